@@ -201,7 +201,7 @@ def test_check_and_graph_need_no_spark(project: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_the_program_runs_as_it_stands_and_from_the_command_line(
+def test_program_runs_unchanged_and_from_the_command_line(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran = command(project, "word_count.py")

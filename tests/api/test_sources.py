@@ -26,7 +26,7 @@ def of(text: str) -> dict[str, object]:
     return names
 
 
-def test_the_program_of_the_sources_is_made_and_built_as_it_stands() -> None:
+def test_program_of_the_sources_is_created_and_built_unchanged() -> None:
     program = importlib.import_module("tests.api.sources")
     builder = TopologyBuilder("sources")
     builder.set_spout("orders", program.orders, parallelism=2)
@@ -61,7 +61,7 @@ def test_the_program_of_the_sources_reads_a_broker_and_writes_its_dead_letters()
         assert (letter.raw.value, letter.last.cause) == (b"{no json", "unreadable")
 
 
-def test_the_other_places_that_the_program_names_in_its_comments_are_places() -> None:
+def test_other_locations_named_in_comments_of_the_program_are_valid() -> None:
     text = PROGRAM.read_text()
     for place in ELSEWHERE:
         changed = text.replace('dead_letters="orders.dlq"', f"dead_letters={place}")

@@ -46,9 +46,7 @@ Visit = Callable[..., Visitor]
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_every_page_fits_is_accessible_and_leaves_nothing_to_complain_about(
-    visit: Visit, width: int, scheme: str
-) -> None:
+def test_every_page_fits_is_accessible_and_logs_no_error(visit: Visit, width: int, scheme: str) -> None:
     visitor = visit(width=width, scheme=scheme)
     wrong = []
     for path in PAGES.values():
@@ -105,7 +103,7 @@ def test_a_topology_is_killed_with_a_keyboard_only(visit: Visit, shop: Shop) -> 
     assert shop.asked == [("kill", ORDERS, {"wait_secs": 20.0})]
 
 
-def test_a_dead_letter_is_found_edited_and_given_again(visit: Visit, shop: Shop) -> None:
+def test_a_dead_letter_is_found_edited_and_replayed(visit: Visit, shop: Shop) -> None:
     visitor = visit(width=400)
     page = visitor.goto(f"{BASE}/dead-letters")
     page.get_by_label("Search").fill("orders/3")
@@ -183,7 +181,7 @@ COLOURS = 256
 
 @pytest.mark.parametrize("name", PICTURES)
 @pytest.mark.campaign
-def test_the_pictures_of_the_documentation_are_made(visit: Visit, name: str, tmp_path: Path) -> None:
+def test_documentation_pictures_are_generated(visit: Visit, name: str, tmp_path: Path) -> None:
     which, width, scheme = PICTURES[name]
     visitor = visit(width=width, scheme=scheme)
     page = visitor.goto(PAGES[which])

@@ -61,14 +61,14 @@ def finished_of(engine: Engine, spout: str) -> int:
     return counts.acked + counts.failed
 
 
-def test_every_part_comes_to_its_end(ended: Engine) -> None:
+def test_every_part_finishes(ended: Engine) -> None:
     assert ended.missed == [], (ended.metrics(), ended.failed)
 
 
 # State and held tuples.
 
 
-def test_what_was_held_before_a_restart_is_acked_after_it(ended: Engine) -> None:
+def test_tuple_held_before_a_restart_is_acked_after_it(ended: Engine) -> None:
     before, after = (counts["numbers"] for counts in ended.restarts[1])
     assert (before.pending, after.pending, after.emitted) == (1, 1, 1)
     metrics = ended.of("numbers")
@@ -85,7 +85,7 @@ def test_a_held_tuple_emits_again_in_later_micro_batches(ended: Engine) -> None:
     assert len(ended.notes("from-pairs")) == 2 * (KEPT // 2)
 
 
-def test_durable_attributes_are_exact_and_transient_ones_begin_anew(ended: Engine) -> None:
+def test_durable_attributes_are_restored_exactly_and_transient_ones_are_reset(ended: Engine) -> None:
     counts = ended.notes("from-counting")
     assert [count for count, _ in counts] == list(range(1, KEPT + 1))
     assert counts[1] == [2, 1]
@@ -99,14 +99,14 @@ def test_key_value_state_is_exact(ended: Engine) -> None:
     assert last == {"0": 4, "1": 4, "2": 4}
 
 
-def test_frames_of_each_source_come_in_order(ended: Engine) -> None:
+def test_frames_of_each_source_arrive_in_order(ended: Engine) -> None:
     assert ended.notes("from-in_order") == []
 
 
 # A tuple that is trouble.
 
 
-def test_each_message_that_is_trouble_fails_alone_with_its_story(ended: Engine) -> None:
+def test_each_bad_message_fails_alone_and_has_a_story(ended: Engine) -> None:
     failed = ended.failures_of("messages")
     assert {position: tree.fail.cause for position, tree in failed.items()} == {
         n: how for n, (how, _) in TROUBLE.items()
@@ -117,14 +117,14 @@ def test_each_message_that_is_trouble_fails_alone_with_its_story(ended: Engine) 
     assert "attribute 'things'" in failed[27].story
 
 
-def test_all_others_are_acked_and_come_through_once(ended: Engine) -> None:
+def test_all_other_messages_are_acked_and_arrive_once(ended: Engine) -> None:
     good = [n for n in range(COUNT) if n not in TROUBLE]
     assert ended.of("messages").acked == len(good)
     seen = [n for [n] in ended.notes("seen") if n < 1000]
     assert [n for n in sorted(seen) if n in good] == good
 
 
-def test_what_a_queue_gives_and_cannot_travel_fails_alone(ended: Engine) -> None:
+def test_queue_record_that_cannot_be_sent_fails_alone(ended: Engine) -> None:
     bad = {3, 6, 9}
     said = set(map(tuple, ended.notes("queue")))  # it begins anew after the restart
     assert said == {("fail" if n in bad else "ack", n) for n in range(poisoned.QUEUED)}
@@ -138,7 +138,7 @@ def attempts_of(engine: Engine, name: str, number: int) -> dict[int, int]:
     return {attempt: now_ms for n, attempt, now_ms in engine.notes(name) if n == number}
 
 
-def test_every_message_is_acked_or_given_up_whatever_it_waited_for(ended: Engine) -> None:
+def test_every_message_is_acked_or_given_up_whatever_dependency_it_waited_for(ended: Engine) -> None:
     log = ended.of("log")
     assert (log.acked, log.set_aside, log.pending, log.waiting) == (LOGGED - 2, 2, 0, 0)
     assert {n for n, _, _ in ended.notes("tries-log")} == set(range(LOGGED)) - {UNREADABLE}
@@ -156,21 +156,21 @@ def test_each_wait_is_as_long_as_the_policy_says_and_the_attempt_is_on_the_tuple
     assert waits[1] >= 600
 
 
-def test_a_message_is_given_up_after_its_retries_and_what_is_unreadable_at_once(ended: Engine) -> None:
+def test_a_message_is_given_up_after_its_retries_and_an_unreadable_one_at_once(ended: Engine) -> None:
     assert list(attempts_of(ended, "tries-log", ALWAYS)) == [1, 2, 3, 4]
     trees = [tree for tree in ended.failed if tree.component == "log"]
     outcomes = [(tree.position, tree.attempt) for tree in trees if tree.outcome == "dead_letter"]
     assert sorted(outcomes) == [(UNREADABLE, 1), (ALWAYS, 4)]
 
 
-def test_what_waits_stops_nothing_but_for_the_limit_on_what_is_uncommitted(ended: Engine) -> None:
+def test_waiting_messages_stop_planning_only_at_the_limit_on_uncommitted_ones(ended: Engine) -> None:
     told = ended.notes("told")
     assert any(waiting and planned >= 2 * PER_MICRO_BATCH for planned, _, waiting, _, _ in told)
     assert all(planned - finished < UNCOMMITTED_MAX + PER_MICRO_BATCH for planned, finished, *_ in told)
     assert any(done for *_, done in told), "what is done beyond the first unfinished position is told"
 
 
-def test_a_source_that_is_away_is_asked_again_and_nothing_is_lost_or_given_up(ended: Engine) -> None:
+def test_an_unavailable_source_is_asked_again_and_nothing_is_lost_or_given_up(ended: Engine) -> None:
     away = [tree for tree in ended.failed if tree.fail.cause == "away"]
     assert {(tree.position, tree.outcome, tree.attempt) for tree in away} == {(AWAY, "retry", 1)}
     assert len(ended.notes("away")) == 2
@@ -179,14 +179,14 @@ def test_a_source_that_is_away_is_asked_again_and_nothing_is_lost_or_given_up(en
     assert attempts_of(ended, "tries-log", AWAY)
 
 
-def test_a_spout_with_a_policy_hears_of_a_failure_once_when_it_is_given_up(ended: Engine) -> None:
+def test_a_spout_with_a_policy_gets_a_failure_once_when_it_is_given_up(ended: Engine) -> None:
     heard = Counter(map(tuple, ended.notes("heard")))
     given_up = {ALWAYS} & set(range(QUEUED))
     assert heard == Counter(("fail" if n in given_up else "ack", n) for n in range(QUEUED))
     assert ended.of("inbox").retried == 2 + 3
 
 
-def test_untracked_records_are_read_and_nobody_hears_of_them(ended: Engine) -> None:
+def test_untracked_records_are_read_and_neither_acked_nor_failed(ended: Engine) -> None:
     loose = ended.of("loose")
     assert (loose.emitted, loose.acked, loose.failed, loose.pending) == (LOOSE, 0, 0, 0)
     assert {n for n, _, _ in ended.notes("tries-loose")} == set(range(LOOSE))
@@ -223,7 +223,7 @@ def blocks(engine: Engine, shape: str) -> list[list[Any]]:
     return [block for _, block in sorted(found.items())]
 
 
-def test_windows_by_count_miss_no_tuple_and_have_none_twice_over_a_restart(ended: Engine) -> None:
+def test_windows_by_count_neither_miss_nor_repeat_a_tuple_across_a_restart(ended: Engine) -> None:
     seen = blocks(ended, "count")
     assert [block[0] for block in seen] == list(range(1, WINDOWED // 200 + 1))
     ends = range(200, WINDOWED + 1, 200)
@@ -231,7 +231,7 @@ def test_windows_by_count_miss_no_tuple_and_have_none_twice_over_a_restart(ended
 
 
 @pytest.mark.parametrize("shape", ["time", "mixed"])
-def test_windows_in_event_time_miss_no_tuple_and_have_none_twice_over_a_restart(ended: Engine, shape: str) -> None:
+def test_windows_in_event_time_neither_miss_nor_repeat_a_tuple_across_a_restart(ended: Engine, shape: str) -> None:
     seen = blocks(ended, shape)
     for place, (number, *numbers) in enumerate(block[:5] for block in seen):
         end = 200 * place if shape == "time" else 200 * (place + 1) - 1
@@ -240,7 +240,7 @@ def test_windows_in_event_time_miss_no_tuple_and_have_none_twice_over_a_restart(
     assert len(seen) >= WINDOWED // 200 - 1
 
 
-def test_each_key_has_its_windows_over_a_restart(ended: Engine) -> None:
+def test_each_key_keeps_its_windows_across_a_restart(ended: Engine) -> None:
     found: dict[int, list[list[int]]] = {}
     for block in blocks(ended, "keyed"):
         found.setdefault(block[5], []).append(block[1:5])
@@ -250,7 +250,7 @@ def test_each_key_has_its_windows_over_a_restart(ended: Engine) -> None:
         assert found[key] == [of_numbers(numbers) for numbers in whole]
 
 
-def test_of_files_that_are_read_with_others_no_line_is_late_over_a_restart(ended: Engine) -> None:
+def test_no_line_of_files_read_together_is_late_across_a_restart(ended: Engine) -> None:
     assert ended.of("files-by-sensor").late_tuples == 0
     found = {tuple(block[1:]) for name, block in ended.notes("windows") if name == "files"}
     whole = [of_numbers(list(range(first, first + 10))) for first in range(0, FILED - 10, 10)]

@@ -23,7 +23,7 @@ def idle(begin: Begin) -> Iterator[Engine]:
         yield engine
 
 
-def test_without_ackers_nothing_is_tracked_and_a_spout_hears_acks_at_once(idle: Engine) -> None:
+def test_without_ackers_nothing_is_tracked_and_a_spout_gets_acks_at_once(idle: Engine) -> None:
     assert sorted(map(tuple, idle.notes("queue"))) == [("ack", n) for n in range(4)]
     assert idle.failed == []
     assert (idle.of("tries").executed, idle.of("tries").failed) == (10, 7)

@@ -61,7 +61,7 @@ def again(ended: Engine) -> Again:
     return Again(ended, stories, letters, buried)
 
 
-def test_every_part_comes_to_its_end(ended: Engine) -> None:
+def test_every_part_finishes(ended: Engine) -> None:
     assert ended.missed == [], (ended.metrics(), ended.failed)
 
 
@@ -69,7 +69,7 @@ def test_every_part_comes_to_its_end(ended: Engine) -> None:
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_tree_completes_or_fails_by_what_its_bolt_does(ended: Engine, action: str) -> None:
+def test_a_tree_completes_or_fails_according_to_its_bolt(ended: Engine, action: str) -> None:
     expected = ACTIONS[action]
     tree = ended.failures_of("messages").get(list(ACTIONS).index(action))
     if expected is None:
@@ -96,7 +96,7 @@ def test_a_second_ack_is_ignored_and_reported(ended: Engine) -> None:
     ]
 
 
-def test_an_error_is_reported_but_for_a_failed_exception(ended: Engine) -> None:
+def test_an_error_is_reported_except_for_a_failed_exception(ended: Engine) -> None:
     texts = [report.text for report in ended.reports if report.component == "deeds"]
     assert "ValueError: on purpose" in texts
     assert texts.count("on purpose") == 1, "of the two that say this only the ReportedFailedException is reported"
@@ -108,7 +108,9 @@ def test_diamonds_of_all_groupings_complete(ended: Engine) -> None:
 
 
 @pytest.mark.parametrize("grouping", GROUPINGS)
-def test_a_grouping_copies_for_all_and_where_a_custom_one_names_a_task_twice(ended: Engine, grouping: str) -> None:
+def test_a_grouping_copies_values_for_all_and_when_a_custom_grouping_names_a_task_twice(
+    ended: Engine, grouping: str
+) -> None:
     copies = 2 if grouping in ("all", "custom") else 1
     assert ended.of(f"meet-{grouping}").executed == 2 * DIAMONDS * copies
 
@@ -122,7 +124,7 @@ def test_all_kinds_of_bolts_emit_anchored_and_ack(ended: Engine) -> None:
     assert ended.of("numbers").acked == 28
 
 
-def test_flush_is_called_once_a_task_and_micro_batch(ended: Engine) -> None:
+def test_flush_is_called_once_per_task_and_micro_batch(ended: Engine) -> None:
     names = [(micro_batch_id, task) for micro_batch_id, task in ended.notes("flushed")]
     assert names
     assert len(set(names)) == len(names)
@@ -132,7 +134,7 @@ def test_coroutines_of_a_frame_run_at_once_up_to_the_limit(ended: Engine) -> Non
     assert max(running for [running] in ended.notes("running")) == 5
 
 
-def test_a_failed_message_is_given_again_and_then_set_aside(ended: Engine) -> None:
+def test_a_failed_message_is_retried_and_then_set_aside(ended: Engine) -> None:
     attempts = {n: 3 if n % 2 else 2 if n % 4 == 2 else 1 for n in range(TRIED)}
     assert Counter(n for n, _ in ended.notes("tries")) == attempts
     assert sorted(map(tuple, ended.notes("tries"))) == [(n, i + 1) for n in attempts for i in range(attempts[n])]
@@ -144,13 +146,13 @@ def test_a_failed_message_is_given_again_and_then_set_aside(ended: Engine) -> No
     assert "attempt 3; failed by tries[" in last.story
 
 
-def test_a_spout_hears_of_each_message_once(ended: Engine) -> None:
+def test_a_spout_gets_one_ack_or_fail_for_each_message(ended: Engine) -> None:
     heard = Counter(map(tuple, ended.notes("queue")))
     acks = {("ack", n): 1 for n in range(QUEUED)}
     assert heard == {**acks, **{("fail", n): 1 for n in range(0, QUEUED, 3)}}
 
 
-def test_a_tuple_without_an_id_is_processed_and_nobody_hears_of_it(ended: Engine) -> None:
+def test_a_tuple_without_an_id_is_processed_and_no_spout_is_notified(ended: Engine) -> None:
     assert [values for values in ended.notes("moody") if values[0] == -1] == [[-1, 1]]
     assert ["ack", None] not in ended.notes("queue")
 
@@ -158,19 +160,19 @@ def test_a_tuple_without_an_id_is_processed_and_nobody_hears_of_it(ended: Engine
 # Time.
 
 
-def test_a_tree_that_nobody_acks_times_out_and_its_story_says_who_holds_it(ended: Engine) -> None:
+def test_a_tree_that_is_never_acked_times_out_and_its_story_names_its_holder(ended: Engine) -> None:
     tree = ended.failures_of("timed")[0]
     assert tree.fail.cause == "timeout"
     assert "held by waits[0]" in tree.story
     assert float(tree.fail.reason.split("after ")[1].split(" s")[0]) >= TIMEOUT_SECS
 
 
-def test_a_tree_whose_time_is_reset_lives_longer_than_the_timeout(ended: Engine) -> None:
+def test_a_tree_with_a_timeout_reset_lives_longer_than_the_timeout(ended: Engine) -> None:
     assert list(ended.failures_of("timed")) == [0]
     assert ended.of("timed").acked == 1
 
 
-def test_ticks_come_at_their_times(ended: Engine) -> None:
+def test_ticks_arrive_at_their_times(ended: Engine) -> None:
     ticks = [now_ms for [now_ms] in ended.notes("from-waits")]
     assert len(ticks) >= 2
     # A tick may come late, and the one behind it in time; but none comes before its time.
@@ -195,7 +197,7 @@ def test_each_value_is_acked_once_or_set_aside(ended: Engine) -> None:
     assert ended.of("sown").acked == STARTED, "the spout's trees end where the bolt has them"
 
 
-def test_a_failed_value_is_given_again_until_it_is_acked_up_to_the_limit(ended: Engine) -> None:
+def test_a_failed_value_is_retried_until_it_is_acked_or_reaches_the_limit(ended: Engine) -> None:
     expected = {(n, i + 1) for n in range(STARTED) for i in range(len(BEHIND[n % len(BEHIND)]))}
     attempts = Counter(map(tuple, ended.notes("behind")))
     assert set(attempts) == expected
@@ -203,7 +205,7 @@ def test_a_failed_value_is_given_again_until_it_is_acked_up_to_the_limit(ended: 
     assert len(again) <= STARTED // 2, "notes of a micro-batch that ran again, at the restart"
 
 
-def test_a_value_that_is_given_up_has_a_story(ended: Engine) -> None:
+def test_a_given_up_value_has_a_story(ended: Engine) -> None:
     trees = [tree for tree in ended.failed if tree.component == "gathers" and tree.outcome == "set_aside"]
     assert {tree.attempt for tree in trees} == {3}
     assert Counter(tree.fail.cause for tree in trees) == {"exception": EACH, "timeout": EACH}
@@ -211,7 +213,7 @@ def test_a_value_that_is_given_up_has_a_story(ended: Engine) -> None:
     assert all("held by behind[0]" in tree.story for tree in trees if tree.fail.cause == "timeout")
 
 
-def test_no_tree_is_heard_of_after_its_end(ended: Engine) -> None:
+def test_no_tree_gets_reports_after_its_end(ended: Engine) -> None:
     assert ended.of("gathers").late == 0
 
 
@@ -234,7 +236,7 @@ def told_in(tree: FailedTree | Story) -> list[str]:
     return [re.sub(r"\[\d\]| in micro-batch \d+", "", hop.words()) for hop in tree.hops]
 
 
-def test_a_tree_that_fails_at_once_tells_the_line_of_the_tuple_that_failed(ended: Engine) -> None:
+def test_a_tree_that_fails_immediately_reports_the_line_of_the_failed_tuple(ended: Engine) -> None:
     tree = failed_of(ended, 1, attempt=1)
     assert told_in(tree) == ["started by told", "sent on by words", "failed by trouble"]
     assert tree.hops[-1].values == "{'n': 1, 'k': 2}"
@@ -248,7 +250,7 @@ def test_a_tree_that_fails_at_once_tells_the_line_of_the_tuple_that_failed(ended
     )
 
 
-def test_a_tree_that_is_given_again_tells_every_hop(ended: Engine) -> None:
+def test_a_retried_tree_reports_every_hop(ended: Engine) -> None:
     tree = failed_of(ended, 1, attempt=2)
     assert told_in(tree) == [
         "started by told, emitted 1 (n)",
@@ -268,7 +270,7 @@ def test_a_tree_that_is_acked_at_its_second_attempt_keeps_its_story(ended: Engin
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
-def test_a_tree_that_times_out_tells_who_still_holds_what_and_since_when(ended: Engine, attempt: int) -> None:
+def test_a_tree_that_times_out_reports_who_still_holds_which_tuples_and_since_when(ended: Engine, attempt: int) -> None:
     tree = failed_of(ended, 3, attempt)
     held = r"held by trouble\[\d\] since micro-batch (\d+): \{'n': 3, 'k': 0\} from words\[\d\]"
     match = re.search(held, tree.story)
@@ -278,7 +280,7 @@ def test_a_tree_that_times_out_tells_who_still_holds_what_and_since_when(ended: 
     assert ("acked by words" in tree.story) == (attempt == 2)
 
 
-def test_a_message_that_trace_chose_is_told_though_it_was_acked(ended: Engine) -> None:
+def test_a_message_selected_by_trace_is_reported_although_it_was_acked(ended: Engine) -> None:
     assert told_in(traced_of(ended, 4)) == [
         "started by told, emitted 1 (n)",
         "acked by words, emitted 3 (n, k)",
@@ -287,7 +289,7 @@ def test_a_message_that_trace_chose_is_told_though_it_was_acked(ended: Engine) -
     assert traced_of(ended, 4).attempt == 1
 
 
-def test_of_messages_that_were_acked_at_once_nothing_is_kept(ended: Engine) -> None:
+def test_no_story_is_kept_for_messages_acked_at_once(ended: Engine) -> None:
     failed, traced = ended.stories()
     kept = {tree.position for tree in [*failed, *traced] if tree.component == "told"}
     assert kept == set(range(TOLD)) - {0, 5}
@@ -320,7 +322,7 @@ def test_every_message_that_is_given_up_is_in_the_file_and_no_other(ended: Engin
     assert taken == dict.fromkeys(set(range(NUMBERS)) - GIVEN_UP, 1)
 
 
-def test_a_letter_tells_the_message_and_each_attempt(ended: Engine) -> None:
+def test_a_letter_describes_the_message_and_each_attempt(ended: Engine) -> None:
     [letter] = [letter for letter in filed(ended).letters if letter.position == POISON[0]]
     assert letter.where == f"filed[0] numbers@{POISON[0]}"
     assert (letter.topology, letter.version) == ("tracked", ended.topology.version)
@@ -341,14 +343,14 @@ def test_a_letter_tells_the_message_and_each_attempt(ended: Engine) -> None:
         assert attempt.started_ms <= attempt.ended_ms
 
 
-def test_what_cannot_be_read_is_a_letter_after_one_attempt_with_what_came(ended: Engine) -> None:
+def test_unreadable_record_becomes_a_dead_letter_with_its_data_after_one_attempt(ended: Engine) -> None:
     [letter] = [letter for letter in filed(ended).letters if letter.position == NOT_A_NUMBER]
     assert [(attempt.cause, attempt.reason) for attempt in letter.attempts] == [("unreadable", "not a number")]
     assert (letter.tuples, letter.note) == ((), "not a number")
     assert letter.raw == RawMessage(str(NOT_A_NUMBER).encode(), key=b"\xff")
 
 
-def test_letters_are_counted_and_are_no_acks(ended: Engine) -> None:
+def test_dead_letters_are_counted_and_are_not_acks(ended: Engine) -> None:
     counts = ended.of("filed")
     assert (counts.set_aside, counts.dead_letters) == (len(GIVEN_UP), len(GIVEN_UP))
     assert counts.acked == NUMBERS - len(GIVEN_UP)
@@ -365,7 +367,7 @@ def test_a_letter_is_a_tuple_of_the_stream_with_values_and_story(ended: Engine) 
         assert [one["root"] for one in values["story"]["attempts"]] == failures(ended, "streamed")[position]
 
 
-def test_a_letter_that_bolts_refuse_comes_again_and_the_checkpoint_takes_it_in_the_end(ended: Engine) -> None:
+def test_a_letter_that_bolts_refuse_is_retried_and_finally_stored_in_the_checkpoint(ended: Engine) -> None:
     tried = Counter(values["n"] for _, values in ended.notes("buried"))
     assert (tried[5], tried[6], tried[31]) == (1, 2, 2)
     assert [tree for tree in ended.failed if tree.letter] == []
@@ -375,7 +377,7 @@ def test_a_letter_that_bolts_refuse_comes_again_and_the_checkpoint_takes_it_in_t
     assert (counts.set_aside, counts.dead_letters) == (len(GIVEN_UP), len(GIVEN_UP))
 
 
-def test_a_sink_that_fails_is_tried_again_and_the_letters_keep_their_ids(ended: Engine) -> None:
+def test_a_failed_sink_is_retried_and_the_letters_keep_their_ids(ended: Engine) -> None:
     broke = [count for [count] in ended.notes("broke")]
     letters = [body for _, body in ended.notes("letters")]
     assert Counter(letter["id"] for letter in letters).total() == 3 + broke[0], "each again that was in the failed try"
@@ -385,7 +387,7 @@ def test_a_sink_that_fails_is_tried_again_and_the_letters_keep_their_ids(ended: 
     assert ended.of("jobs").dead_letters == 3
 
 
-def test_a_spout_hears_that_a_message_is_done_when_its_letter_is_written(ended: Engine) -> None:
+def test_a_spout_is_notified_that_a_message_is_done_when_its_letter_is_written(ended: Engine) -> None:
     heard: dict[str, Any] = {name: (what, *written) for what, name, *written in ended.notes("jobs")}
     assert len(ended.notes("jobs")) == 10
     assert {name for name, (_, written) in heard.items() if written} == {"job-5", "job-6", "job-9"}
@@ -403,7 +405,7 @@ def test_nothing_is_written_again_after_a_restart(again: Again) -> None:
     assert len(again.engine.notes("buried")) == again.buried
 
 
-def test_stories_outlive_the_driver_and_the_compaction_of_the_log(again: Again) -> None:
+def test_stories_survive_the_driver_and_log_compaction(again: Again) -> None:
     assert again.engine.stories() == again.stories
 
 
@@ -412,7 +414,7 @@ def run(capsys: Any, *arguments: str) -> list[Any]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_the_command_line_tells_the_same_from_the_log(again: Again, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_shows_the_same_from_the_log(again: Again, capsys: pytest.CaptureFixture[str]) -> None:
     directory = str(again.engine.checkpoint())
     trees, _ = again.stories
     listed = run(capsys, "errors", directory, "--json", "--last", "1000")

@@ -42,7 +42,7 @@ def test_a_setting_has_the_default_the_storm_name_and_the_owner_that_the_code_gi
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_a_setting_that_nothing_reads_is_marked_as_such_and_no_other(name: str) -> None:
+def test_only_settings_that_nothing_reads_are_marked_as_unused(name: str) -> None:
     sources = [path for path in (ROOT / "sparkbolt").rglob("*.py") if path.name not in ("config.py", "check.py")]
     read = any(re.search(rf"config\.{name}\b|overrides\[.{name}", path.read_text()) for path in sources)
     assert ("(No effect yet.)" in rows()[name][3]) == (not read)

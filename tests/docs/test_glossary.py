@@ -39,7 +39,7 @@ def test_the_glossary_is_in_order_and_defines_each_word_once() -> None:
 
 
 @pytest.mark.parametrize(("word", "home"), WORDS)
-def test_a_word_has_a_home_and_is_used(word: str, home: str) -> None:
+def test_a_glossary_word_is_defined_in_the_code_and_is_used(word: str, home: str) -> None:
     parts = home.split(".")
     for cut in range(len(parts), 1, -1):
         try:

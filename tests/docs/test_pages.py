@@ -58,7 +58,7 @@ def test_the_examples_of_a_page_run_on_spark(page: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_block_says_what_it_is(page: str) -> None:
+def test_every_code_block_names_its_language(page: str) -> None:
     text = text_of(page)
     blocks = blocks_of(page, text)
     assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(blocks), f"{page}: a fence without its language"
@@ -67,7 +67,7 @@ def test_every_block_says_what_it_is(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", site_pages())
-def test_links_and_pictures_lead_somewhere(page: str) -> None:
+def test_links_and_pictures_have_existing_targets(page: str) -> None:
     here = (ROOT / page).parent
     for target in targets_of(text_of(page)):
         if is_elsewhere(target):
@@ -105,7 +105,7 @@ def test_every_file_that_a_page_names_exists() -> None:
 # ---- the runner itself
 
 
-def test_an_output_that_differs_is_named_with_its_place(tmp_path: Path) -> None:
+def test_a_different_output_is_named_with_its_position(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     printing, output = blocks_of("p.md", "```python\nprint(1)\n```\n```text output\n2\n```\n")
     runner.run(printing)
@@ -113,7 +113,7 @@ def test_an_output_that_differs_is_named_with_its_place(tmp_path: Path) -> None:
         runner.run(output)
 
 
-def test_a_run_is_made_in_this_process_and_the_shell_has_its_output_and_its_exit_code(tmp_path: Path) -> None:
+def test_a_run_executes_in_this_process_and_the_shell_gets_its_output_and_its_exit_code(tmp_path: Path) -> None:
     text = '```console\n$ sparkbolt run no_such_module:topology 2>said.txt || echo "exit code $?"\nexit code 2\n'
     text += "$ cat said.txt\nsparkbolt: there is no module 'no_such_module' in ...\n```\n"
     runner = Runner(tmp_path)

@@ -15,7 +15,7 @@ def test_a_picture_is_up_to_date(name: str) -> None:
     assert kept.read_text(encoding="utf-8") == drawn, f"{kept} is out of date: run python -m docs.draw"
 
 
-def test_no_picture_is_kept_that_nobody_draws() -> None:
+def test_every_stored_picture_has_a_drawing() -> None:
     assert {path.name for path in PICTURES.glob("*.*")} == set(DRAWINGS)
 
 

@@ -16,14 +16,14 @@ def texts() -> dict[str, str]:
     return pages()
 
 
-def test_the_pages_of_the_reference_are_up_to_date_and_no_other_is_kept(texts: dict[str, str]) -> None:
+def test_reference_pages_are_up_to_date_and_there_are_no_others(texts: dict[str, str]) -> None:
     kept = {path.name: path.read_text(encoding="utf-8") for path in PAGES.iterdir()}
     assert kept.keys() == texts.keys(), "run python -m docs.reference"
     stale = [name for name, text in texts.items() if kept[name] != text]
     assert not stale, f"{stale} are out of date: run python -m docs.reference"
 
 
-def test_every_public_name_has_its_entry_and_every_entry_says_something(texts: dict[str, str]) -> None:
+def test_every_public_name_has_an_entry_and_no_entry_is_empty(texts: dict[str, str]) -> None:
     for page, names in exported().items():
         text = texts[f"{page}.md"]
         for name in names:

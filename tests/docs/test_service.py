@@ -26,7 +26,7 @@ def service() -> dict[str, str]:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
-def test_systemd_takes_the_example_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_example_unit(tmp_path: Path) -> None:
     copy = tmp_path / UNIT.name
     text = UNIT.read_text()
     assert PROGRAM in text
@@ -36,14 +36,14 @@ def test_systemd_takes_the_example_unit(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_command_of_the_example_unit_is_one_that_sparkbolt_takes() -> None:
+def test_command_of_the_example_unit_is_valid_for_sparkbolt() -> None:
     path, *arguments = service()["ExecStart"].split()
     assert path == PROGRAM
     options = parser().parse_args(arguments)
     assert (options.log_dir, options.detach, options.drain) == ("/var/log/word-count", False, 30.0)
 
 
-def test_only_a_failure_starts_the_service_again_and_wrong_use_does_not() -> None:
+def test_only_a_failure_restarts_the_service_and_wrong_use_does_not() -> None:
     unit = service()
     assert unit["Restart"] == "on-failure"
     well = {program.EXIT_SET_ASIDE, program.EXIT_TIME_OVER, program.EXIT_LEFT}

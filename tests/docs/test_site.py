@@ -124,7 +124,7 @@ def test_every_page_is_in_the_navigation(html: dict[str, Page]) -> None:
         assert not missing, f"the navigation on {page} leaves out {sorted(missing)}: mkdocs.yml"
 
 
-def test_links_and_anchors_lead_somewhere(html: dict[str, Page], site: Path) -> None:
+def test_links_and_anchors_have_existing_targets(html: dict[str, Page], site: Path) -> None:
     broken = []
     for page, found in html.items():
         for target in filter(is_local, found.links):
@@ -136,7 +136,7 @@ def test_links_and_anchors_lead_somewhere(html: dict[str, Page], site: Path) -> 
     assert not broken, "\n".join(broken)
 
 
-def test_a_link_to_a_file_that_is_no_page_leads_to_the_source(html: dict[str, Page]) -> None:
+def test_a_link_to_a_file_without_a_page_leads_to_the_source(html: dict[str, Page]) -> None:
     source = URLS["Source"]
     outward = [link for page in html.values() for link in page.links if link.startswith(source + "/")]
     assert f"{source}/blob/HEAD/LICENSE" in outward

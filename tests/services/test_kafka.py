@@ -101,7 +101,7 @@ def lines(name: str) -> list[str]:
     return [row["line"] for row in SEEN[name]]
 
 
-def test_transactions_leave_gaps_and_what_was_aborted_is_not_read(kafka, name):
+def test_transactions_leave_gaps_and_aborted_messages_are_not_read(kafka, name):
     create(kafka, name)
     turns = [([f"{what} {turn}.{n}" for n in range(5)], what == "aborted") for turn in range(3) for what in KINDS]
     transactions(kafka, name, *turns)
@@ -124,7 +124,7 @@ def test_ranges_are_cut_at_their_bytes_over_gaps_and_messages_that_are_larger_th
     assert committed(kafka, name)[0][0] == 2000 + 10 + 5 + 2 + len(kept) + 1
 
 
-def test_a_compacted_topic_is_read_over_its_gaps_however_it_is_cut_into_ranges(kafka, name):
+def test_a_compacted_topic_is_read_across_its_gaps_for_any_split_into_ranges(kafka, name):
     compacted = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     create(kafka, name, **compacted, **{"max.compaction.lag.ms": "200"})
     for turn in range(4):
@@ -150,7 +150,7 @@ def test_a_compacted_topic_is_read_over_its_gaps_however_it_is_cut_into_ranges(k
     assert committed(kafka, name)[0][0] == engine.ledger.progress["messages"][f"{name}/0"]
 
 
-def test_a_message_that_failed_and_is_compacted_away_before_its_retry_holds_up_nothing(kafka, name):
+def test_a_failed_message_compacted_away_before_its_retry_blocks_nothing(kafka, name):
     """The first PartitionManager asked for such an offset for ever (STORM-643)."""
     create(kafka, name)
     produce(kafka, name, ["a", "b", "c"])
@@ -167,7 +167,7 @@ def test_a_message_that_failed_and_is_compacted_away_before_its_retry_holds_up_n
 
 
 @pytest.mark.parametrize(("out_of_range", "read"), [("earliest", ["c", "d"]), ("match", ["c", "d"]), ("latest", [])])
-def test_offsets_that_retention_took_are_skipped_as_told_and_counted(kafka, name, caplog, out_of_range, read):
+def test_offsets_removed_by_retention_are_skipped_as_configured_and_counted(kafka, name, caplog, out_of_range, read):
     create(kafka, name)
     produce(kafka, name, ["a", "b", "c", "d"])
     delete_before(kafka, name, 2)
@@ -190,7 +190,7 @@ def test_offsets_that_retention_took_are_skipped_as_told_and_counted(kafka, name
         engine.close()
 
 
-def test_offsets_that_retention_took_stop_the_topology_where_that_was_asked_for(kafka, name):
+def test_offsets_removed_by_retention_stop_the_topology_if_configured(kafka, name):
     create(kafka, name)
     produce(kafka, name, ["a", "b"])
     delete_before(kafka, name, 1)
@@ -201,7 +201,7 @@ def test_offsets_that_retention_took_stop_the_topology_where_that_was_asked_for(
         one.close()
 
 
-def test_what_is_gone_between_its_plan_and_its_reading_is_one_bad_record_with_its_size(kafka, name):
+def test_data_removed_between_plan_and_reading_is_one_bad_record_with_its_size(kafka, name):
     create(kafka, name)
     produce(kafka, name, [b"%d" % number for number in range(10)])
     delete_before(kafka, name, 6)
@@ -220,7 +220,7 @@ def test_what_is_gone_between_its_plan_and_its_reading_is_one_bad_record_with_it
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_topic_made_again_that_has_grown_beyond_what_was_read_is_read_whole(kafka, name, stopped, caplog):
+def test_a_recreated_topic_that_has_outgrown_the_read_offsets_is_read_completely(kafka, name, stopped, caplog):
     create(kafka, name)
     produce(kafka, name, [f"old {number}" for number in range(5)])
     engine = LocalEngine(topology(name, spout(kafka, name)))
@@ -322,7 +322,7 @@ def test_zookeeper_keeps_offsets_in_the_layout_of_storms_first_spout(kafka, zook
         client.close()
 
 
-def test_the_bolt_fails_the_tuple_whose_topic_is_not_there_and_acks_the_others(kafka, name):
+def test_bolt_fails_the_tuple_with_a_missing_topic_and_acks_the_others(kafka, name):
     create(kafka, name)
     create(kafka, f"{name}-out")
     produce(kafka, name, [f"{name}-out", f"{name}-nowhere", f"{name}-out"])
@@ -366,7 +366,7 @@ def test_a_message_that_the_broker_refuses_fails_alone_in_its_batch(kafka, name,
     bolt.cleanup()
 
 
-def test_a_message_that_its_topic_refuses_is_left_out_of_a_replay_and_the_others_are_replayed_once(kafka, name):
+def test_a_replay_skips_a_message_that_its_topic_refuses_and_replays_the_others_once(kafka, name):
     create(kafka, name, **{"max.message.bytes": "2000"})
     create(kafka, f"{name}.dlq")
     sink = KafkaDeadLetters(kafka, f"{name}.dlq")

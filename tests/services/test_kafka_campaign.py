@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.service, pytest.mark.campaign]
 MESSAGES = 20_000
 
 
-def test_kills_of_driver_and_broker_lose_nothing_and_no_offset_passes_what_is_unfinished() -> None:
+def test_kills_of_driver_and_broker_lose_nothing_and_no_offset_passes_unfinished_messages() -> None:
     campaign = KafkaCampaign(1, MESSAGES, 2, 1, lambda event: print(kafka_line_of(event)), stops=["anew"])
     outcome = campaign.run()
     assert not outcome.wrong, f"{outcome.wrong}; logs and checkpoint are in {campaign.directory}"

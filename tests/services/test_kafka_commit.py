@@ -132,7 +132,7 @@ def numbered(*numbers: int) -> list[Tuple]:
     return [tup(n=number) for number in numbers]
 
 
-def test_a_txid_is_one_transaction_and_is_sent_once_by_whichever_life(kafka: str, topic: str) -> None:
+def test_a_txid_is_one_transaction_and_is_sent_once_in_whichever_life(kafka: str, topic: str) -> None:
     create(kafka, topic, 3)
     whose = context(uuid.uuid4().hex)
     bolt = KafkaBolt(kafka, topic, headers=lambda tup: {"of": "me"})
@@ -152,7 +152,7 @@ def test_a_txid_is_one_transaction_and_is_sent_once_by_whichever_life(kafka: str
         patiently(lambda: driver(bolt, whose).commit(4, sent))
 
 
-def test_what_a_driver_that_died_has_sent_without_its_end_is_never_seen(kafka: str, topic: str) -> None:
+def test_messages_of_an_unfinished_transaction_of_a_dead_driver_are_never_seen(kafka: str, topic: str) -> None:
     create(kafka, topic)
     whose = context(uuid.uuid4().hex)
     bolt = KafkaBolt(kafka, topic)
@@ -166,7 +166,7 @@ def test_what_a_driver_that_died_has_sent_without_its_end_is_never_seen(kafka: s
     assert len(read(kafka, topic, "read_uncommitted")) == 4
 
 
-def test_a_driver_that_was_believed_dead_sends_nothing_more(kafka: str, topic: str) -> None:
+def test_a_driver_wrongly_believed_dead_sends_nothing_more(kafka: str, topic: str) -> None:
     create(kafka, topic)
     whose = context(uuid.uuid4().hex)
     bolt = KafkaBolt(kafka, topic)
@@ -178,7 +178,7 @@ def test_a_driver_that_was_believed_dead_sends_nothing_more(kafka: str, topic: s
     assert values(kafka, topic) == [1, 2]
 
 
-def test_a_commit_whose_answer_is_lost_is_looked_up(kafka: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_with_a_lost_answer_is_looked_up(kafka: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from confluent_kafka import KafkaError, KafkaException
 
     create(kafka, topic)
@@ -199,7 +199,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(kafka: str, topic: str, monk
     assert values(kafka, topic) == [1, 2]
 
 
-def test_what_brokers_would_refuse_fails_its_tuple_alone(kafka: str, topic: str) -> None:
+def test_message_that_brokers_would_refuse_fails_only_its_tuple(kafka: str, topic: str) -> None:
     create(kafka, topic, **{"max.message.bytes": "2000"})
     create(kafka, f"{topic}-compacted", **{"cleanup.policy": "compact"})
     whose = context(uuid.uuid4().hex)
@@ -225,7 +225,7 @@ def test_what_brokers_would_refuse_fails_its_tuple_alone(kafka: str, topic: str)
     assert isinstance(error, Unavailable), "somebody can make it"
 
 
-def test_a_message_that_is_refused_at_commit_is_named_and_none_is_seen(kafka: str, topic: str) -> None:
+def test_a_message_refused_at_commit_is_named_and_no_message_becomes_visible(kafka: str, topic: str) -> None:
     create(kafka, topic, **{"max.message.bytes": "2000"})
     whose = context(uuid.uuid4().hex)
     bolt = KafkaBolt(kafka, topic, trial=False)
@@ -239,7 +239,7 @@ def test_a_message_that_is_refused_at_commit_is_named_and_none_is_seen(kafka: st
     assert values(kafka, topic) == list(range(200))
 
 
-def test_where_the_marker_may_be_forgotten_someone_has_to_say_what_to_do(kafka: str, topic: str) -> None:
+def test_commit_with_a_possibly_expired_marker_requires_a_decision_of_the_user(kafka: str, topic: str) -> None:
     create(kafka, topic)
     whose = context(uuid.uuid4().hex, now_ms=1_000_000)
     bolt = KafkaBolt(kafka, topic)
@@ -254,7 +254,7 @@ def test_where_the_marker_may_be_forgotten_someone_has_to_say_what_to_do(kafka: 
 
 
 @pytest.mark.campaign
-def test_a_broker_that_is_killed_during_commits_and_comes_back_has_each_message_once(tmp_path: Path) -> None:
+def test_a_broker_killed_during_commits_has_each_message_once_after_it_restarts(tmp_path: Path) -> None:
     with Kafka(tmp_path / "kafka") as server:
         create(server.address, "out", 3)
         whose = context(uuid.uuid4().hex)

@@ -25,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         yield own
 
 
-def test_a_broker_that_does_not_answer_for_a_while_is_no_topic_that_was_made_again(server, monkeypatch, caplog):
+def test_a_broker_that_does_not_answer_for_a_while_is_not_a_recreated_topic(server, monkeypatch, caplog):
     name, asked, ends = "paused", [], Cluster.ends
 
     def noted(cluster, places):
@@ -51,7 +51,7 @@ def test_a_broker_that_does_not_answer_for_a_while_is_no_topic_that_was_made_aga
     assert "made again" not in caplog.text
 
 
-def test_no_question_is_answered_while_the_broker_does_not_answer(server):
+def test_no_request_succeeds_while_the_broker_does_not_answer(server):
     name = "asked"
     place = KafkaPartition(name, 0)
     create(server.address, name)

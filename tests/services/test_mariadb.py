@@ -46,7 +46,7 @@ def numbered(*numbers: int) -> list[SqlRow]:
     return rows(*({"id": number} for number in numbers))
 
 
-def test_a_created_table_gives_back_what_python_had_and_instants_in_utc(url: str) -> None:
+def test_a_created_table_returns_the_python_values_and_instants_in_utc(url: str) -> None:
     values = {
         "flag": True, "whole": 7, "real": 0.5, "text": "é", "raw": b"\0", "exact": decimal.Decimal("1.10"),
         "day": dt.date(2026, 1, 2), "local": IN_UTC[0], "empty": None, "long": dt.timedelta(seconds=90.5),
@@ -72,7 +72,7 @@ def test_two_instants_of_a_november_night_stay_two_in_every_column(url: str) -> 
     ]
 
 
-def test_a_lookup_finds_instants_however_their_zone_is_given(url: str) -> None:
+def test_a_lookup_finds_instants_for_every_form_of_their_zone(url: str) -> None:
     ask(url, "CREATE TABLE events (a datetime(6), b timestamp(6), hour int)")
     values = [{"a": at, "b": at, "hour": hour} for at, hour in zip(NIGHT, (5, 6), strict=True)]
     assert writer(url, "events").write(0, rows(*values)) == {}
@@ -88,7 +88,7 @@ def refuse(url: str, number: int, when: str) -> None:
 
 
 @pytest.mark.parametrize("number", [1205, 1213, 1114, 1142, 3024, 1644])
-def test_a_row_fails_alone_whatever_its_error_and_a_table_that_takes_none_is_waited_for(url: str, number: int) -> None:
+def test_a_row_fails_alone_with_any_error_and_a_table_that_accepts_no_row_is_waited_for(url: str, number: int) -> None:
     ask(url, "CREATE TABLE numbers (id bigint PRIMARY KEY)")
     own = writer(url, "numbers")
     refuse(url, number, "NEW.id = 2")
@@ -101,7 +101,7 @@ def test_a_row_fails_alone_whatever_its_error_and_a_table_that_takes_none_is_wai
     assert ask(url, "SELECT id FROM numbers") == [(1,), (3,)]
 
 
-def test_a_table_that_is_gone_a_right_that_is_missing_and_a_server_that_is_read_only_are_waited_for(url: str) -> None:
+def test_a_missing_table_a_missing_permission_and_a_read_only_server_are_waited_for(url: str) -> None:
     ask(url, "CREATE TABLE numbers (id bigint PRIMARY KEY)")
     own = writer(url, "numbers")
     assert own.write(0, numbered(1)) == {}

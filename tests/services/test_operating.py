@@ -203,7 +203,7 @@ def capacities(page: Page) -> dict[str, float]:
 
 
 @pytest.mark.campaign
-def test_the_page_for_the_night_is_played_from_a_slow_bolt_to_the_end(
+def test_steps_of_the_night_page_work_from_a_slow_bolt_to_the_end(
     kafka: str, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = f"orders-{uuid.uuid4().hex[:6]}"

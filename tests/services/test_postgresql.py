@@ -59,7 +59,7 @@ def numbered(*numbers: int) -> list[SqlRow]:
     return [SqlRow(number + 1, {"id": number, "name": f"n{number}"}) for number in numbers]
 
 
-def test_of_ten_thousand_rows_the_bad_ones_alone_are_refused(postgresql: str, schema: str) -> None:
+def test_only_the_bad_rows_of_ten_thousand_are_refused(postgresql: str, schema: str) -> None:
     ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text NOT NULL, n smallint)")
     bad = {17: {"name": None}, 18: {"n": 1 << 20}, 4999: {"name": "a\0b"}, 9999: {"id": 0}, 5000: {"n": {"a": 1}}}
     rows = [SqlRow(i + 1, {"id": i, "name": "x", "n": 1, **bad.get(i, {})}) for i in range(10_000)]
@@ -71,7 +71,7 @@ def test_of_ten_thousand_rows_the_bad_ones_alone_are_refused(postgresql: str, sc
     assert ask(postgresql, f"SELECT count(*) FROM {schema}.orders") == [(10_000 - len(bad),)]
 
 
-def test_a_created_table_gives_back_what_python_had(postgresql: str, schema: str) -> None:
+def test_a_created_table_returns_the_python_values(postgresql: str, schema: str) -> None:
     values = {
         "flag": True, "whole": 7, "real": 0.5, "text": "é", "raw": b"\0", "exact": decimal.Decimal("1.10"),
         "day": dt.date(2026, 1, 2), "id": uuid.UUID(int=5), "nested": {"a": [1, None]}, "listed": [1, 2],
@@ -144,7 +144,7 @@ def test_a_value_that_the_column_would_alter_is_refused(
 
 @pytest.mark.parametrize("column", ["z int NOT NULL", "name text GENERATED ALWAYS AS ('a') STORED",
                                     "name int GENERATED ALWAYS AS IDENTITY"])  # fmt: skip
-def test_a_table_that_can_take_no_row_of_the_bolt_is_waited_for(postgresql: str, schema: str, column: str) -> None:
+def test_a_table_that_can_accept_no_row_of_the_bolt_is_waited_for(postgresql: str, schema: str, column: str) -> None:
     ask(postgresql, f"CREATE TABLE {schema}.t (id int, {column})")
     if "name" not in column:
         ask(postgresql, f"ALTER TABLE {schema}.t ADD COLUMN name text")
@@ -165,7 +165,7 @@ def test_upsert_and_merge_are_one_statement_of_the_server(postgresql: str, schem
     assert ask(postgresql, f"SELECT * FROM {schema}.users") == [(1, 3, 4, "new", at)]
 
 
-def test_two_attempts_at_once_write_each_row_once(postgresql: str, schema: str) -> None:
+def test_two_concurrent_attempts_write_each_row_once(postgresql: str, schema: str) -> None:
     ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint, name text)")
 
     def attempt(_: int) -> dict[int, RowRefusedError]:
@@ -188,7 +188,7 @@ def test_tasks_that_update_the_same_rows_do_not_lock_each_other_out(postgresql: 
     assert ask(postgresql, f"SELECT count(*), min(n), max(n) FROM {schema}.counts") == [(200, 20, 20)]
 
 
-def test_a_right_that_is_missing_is_said_and_no_row_is_refused(postgresql: str, schema: str) -> None:
+def test_a_missing_permission_is_reported_and_no_row_is_refused(postgresql: str, schema: str) -> None:
     ask(postgresql, f"CREATE ROLE {schema} LOGIN; CREATE TABLE {schema}.orders (id bigint, name text)")
     ask(postgresql, f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {schema}; GRANT SELECT ON {schema}.orders TO {schema}")
     own = writer(postgresql.replace("//sparkbolt@", f"//{schema}:secret@"), schema, "orders")
@@ -199,7 +199,7 @@ def test_a_right_that_is_missing_is_said_and_no_row_is_refused(postgresql: str, 
     assert own.write(1, numbered(1)) == {}
 
 
-def test_on_trial_a_deferred_constraint_refuses_its_row_alone_and_nothing_is_written(
+def test_deferred_constraint_in_a_trial_refuses_only_its_row_and_nothing_is_written(
     postgresql: str, schema: str
 ) -> None:
     ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint UNIQUE DEFERRABLE INITIALLY DEFERRED, name text)")
@@ -300,7 +300,7 @@ def refuse(url: str, schema: str, code: str, when: str) -> None:
         "42P01",
     ],
 )
-def test_a_row_is_refused_alone_whatever_code_it_is_refused_with(postgresql: str, schema: str, code: str) -> None:
+def test_a_row_is_refused_alone_with_any_error_code(postgresql: str, schema: str, code: str) -> None:
     ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
     refuse(postgresql, schema, code, "NEW.id = 2")
     own = writer(postgresql, schema, "orders", wait_secs=0.1)
@@ -314,7 +314,7 @@ def test_a_row_is_refused_alone_whatever_code_it_is_refused_with(postgresql: str
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("code", ["53100", "55P03", "XX000", "42501"])
-def test_a_table_that_takes_no_row_at_all_is_waited_for(postgresql: str, schema: str, code: str, known: bool) -> None:
+def test_a_table_that_accepts_no_row_at_all_is_waited_for(postgresql: str, schema: str, code: str, known: bool) -> None:
     ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
     own = writer(postgresql, schema, "orders", wait_secs=0.1)
     if known:
@@ -341,7 +341,9 @@ def test_a_table_that_is_locked_is_waited_for_and_a_row_that_is_locked_fails_alo
             own.write(2, numbered(3))
 
 
-def test_a_commit_waits_for_a_row_whose_code_may_stand_for_an_outage_and_names_it(postgresql: str, schema: str) -> None:
+def test_a_commit_waits_for_a_row_with_an_error_code_that_may_mean_an_outage_and_names_it(
+    postgresql: str, schema: str
+) -> None:
     ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
     refuse(postgresql, schema, "55P03", "NEW.id = 2")
     own, values = writer(postgresql, schema, "orders", task=WHOLE), [row.values for row in numbered(1, 2, 3)]
@@ -356,7 +358,7 @@ def test_a_commit_waits_for_a_row_whose_code_may_stand_for_an_outage_and_names_i
     assert own.commit(1, values)
 
 
-def test_a_topology_sets_a_row_aside_that_is_refused_with_an_internal_error(postgresql: str, schema: str) -> None:
+def test_a_topology_sets_aside_a_row_refused_with_an_internal_error(postgresql: str, schema: str) -> None:
     ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
     refuse(postgresql, schema, "XX000", "NEW.id = 2")
     builder = TopologyBuilder("shop", Config(max_attempts=2))

@@ -84,7 +84,7 @@ def test_the_slowest_tree_is_an_exemplar(prometheus: Prometheus) -> None:
     until(lambda: {"root": ROOT} in found())
 
 
-def test_prometheus_own_linter_has_nothing_to_say() -> None:
+def test_prometheus_linter_reports_no_problem() -> None:
     promtool = shutil.which("promtool")
     assert promtool, "apt-get install prometheus"
     app = make_app(Growing(), token=TOKEN)  # type: ignore[arg-type]

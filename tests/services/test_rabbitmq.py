@@ -162,7 +162,7 @@ def test_no_more_messages_are_open_than_max_spout_pending(rabbitmq: str, channel
     assert waiting(channel, queue) == 19, "only what was acked is gone"
 
 
-def test_acks_in_any_order_leave_only_what_is_not_acked(rabbitmq: str, channel: Any) -> None:
+def test_acks_in_any_order_leave_only_the_unacked(rabbitmq: str, channel: Any) -> None:
     queue = declared(channel, "any-order")
     fill(rabbitmq, queue, [b"%d" % number for number in range(10)])
     with opened(rabbitmq, queue) as calls:
@@ -188,9 +188,7 @@ def test_a_failed_message_goes_back_to_its_queue(rabbitmq: str, channel: Any) ->
     assert waiting(channel, queue) == 0
 
 
-def test_what_is_given_up_and_what_cannot_be_decoded_goes_to_the_dead_letter_exchange(
-    rabbitmq: str, channel: Any
-) -> None:
+def test_given_up_and_undecodable_messages_go_to_the_dead_letter_exchange(rabbitmq: str, channel: Any) -> None:
     dead = declared(channel, "dead")
     queue = declared(channel, "mortal", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
     fill(rabbitmq, queue, [b'{"id": 1}', b'{"id": ', b'{"id": 3}'])
@@ -231,7 +229,7 @@ def test_acks_for_deliveries_of_an_old_connection_are_dropped(
     assert waiting(channel, queue) == 4
 
 
-def test_a_connection_lives_while_nobody_calls_the_spout(rabbitmq: str, channel: Any) -> None:
+def test_a_connection_stays_alive_while_the_spout_is_not_called(rabbitmq: str, channel: Any) -> None:
     queue = declared(channel, "idle")
     fill(rabbitmq, queue, [b"a"])
     with opened(f"{rabbitmq}%2F?heartbeat=1", queue) as calls:
@@ -244,7 +242,7 @@ def test_a_connection_lives_while_nobody_calls_the_spout(rabbitmq: str, channel:
     assert waiting(channel, queue) == 0
 
 
-def test_a_spout_waits_for_a_queue_that_is_not_there_yet(
+def test_a_spout_waits_for_a_queue_that_does_not_exist_yet(
     rabbitmq: str, channel: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     channel.queue_delete("later")
@@ -260,7 +258,7 @@ def test_a_spout_waits_for_a_queue_that_is_not_there_yet(
 
 
 @pytest.mark.campaign
-def test_messages_come_again_after_the_node_was_killed(tmp_path: Path) -> None:
+def test_messages_are_delivered_again_after_the_node_is_killed(tmp_path: Path) -> None:
     with RabbitMQ(tmp_path / "rabbitmq") as node:
         with pika.BlockingConnection(pika.URLParameters(node.address)) as connection:
             connection.channel().queue_declare("kept-jobs", durable=True)

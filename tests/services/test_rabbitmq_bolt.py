@@ -83,7 +83,7 @@ def test_a_message_without_a_queue_fails_its_tuple_and_no_other(rabbitmq: str, c
     assert [body for _, body in taken(channel, "ann")] == [b"0", b"3"]
 
 
-def test_an_exchange_that_does_not_exist_fails_the_tuple_with_what_the_broker_says(rabbitmq: str) -> None:
+def test_a_missing_exchange_fails_the_tuple_with_the_message_of_the_broker(rabbitmq: str) -> None:
     with publishing(RabbitMQBolt(rabbitmq, "no-such-exchange", routing_key="x")) as driver:
         driver.feed("orders", {"amount": 1}, message_id=1)
         driver.run_until_idle()
@@ -98,7 +98,7 @@ def cutting(tup: Any) -> Any:
     return str(tup["amount"])
 
 
-def test_what_was_not_confirmed_when_the_connection_was_cut_is_published_again(rabbitmq: str, channel: Any) -> None:
+def test_messages_unconfirmed_when_the_connection_is_cut_are_published_again(rabbitmq: str, channel: Any) -> None:
     channel.queue_delete("cut-orders")
     channel.queue_declare("cut-orders")
     port = urlsplit(rabbitmq).port
@@ -117,7 +117,7 @@ def test_what_was_not_confirmed_when_the_connection_was_cut_is_published_again(r
     assert len({properties.message_id for properties, _ in messages}) == 3000, "what came twice has its id again"
 
 
-def test_a_broker_that_is_away_fails_tuples_after_confirm_secs(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_broker_fails_tuples_after_confirm_secs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     url = f"amqp://ann:secret@127.0.0.1:{free_port()}/"
     with publishing(RabbitMQBolt(url, routing_key="orders", confirm_secs=0.3)) as driver:

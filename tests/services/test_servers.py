@@ -36,7 +36,7 @@ with Sleeper({directory!r}) as server:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_a_server_ends_with_who_started_it(how: signal.Signals, tmp_path: Path) -> None:
+def test_a_server_ends_with_the_process_that_started_it(how: signal.Signals, tmp_path: Path) -> None:
     root = str(Path(__file__).parents[2])
     program = SLEEPER.format(root=root, directory=str(tmp_path / "sleeper"))
     starter = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -48,7 +48,7 @@ def test_a_server_ends_with_who_started_it(how: signal.Signals, tmp_path: Path) 
     assert not psutil.wait_procs([server], timeout=10)[1]
 
 
-def test_the_command_is_told_where_the_servers_are_and_its_exit_code_is_kept(
+def test_command_receives_the_server_addresses_and_its_exit_code_is_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     told = tmp_path / "told"

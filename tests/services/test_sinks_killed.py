@@ -39,7 +39,9 @@ def ended(process: subprocess.Popen[str], moment: str) -> tuple[str, str]:
 
 
 @pytest.mark.campaign
-def test_each_row_and_message_is_there_once_although_the_driver_dies_and_servers_are_away(tmp_path: Path) -> None:
+def test_each_row_and_message_is_written_once_although_the_driver_dies_and_servers_are_unavailable(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "text.txt").write_text("".join(f"{number}\n" for number in range(1, NUMBERS + 1)))
     right = [number for number in range(1, NUMBERS + 1) if number % FAILS_ALWAYS and number != BAD]
     with PostgreSQL(tmp_path / "postgresql") as database, Kafka(tmp_path / "kafka") as broker:

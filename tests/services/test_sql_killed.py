@@ -36,7 +36,7 @@ def ended(process: subprocess.Popen[str], moment: str) -> str:
 
 
 @pytest.mark.campaign
-def test_each_row_is_there_once_although_driver_worker_and_database_are_killed(tmp_path: Path) -> None:
+def test_each_row_is_written_once_although_driver_worker_and_database_are_killed(tmp_path: Path) -> None:
     text = [f"line {number} {'x' * (number % 50)}" for number in range(LINES)]
     text[LINES // 2] = "deadly"
     text[BAD] = "bad"

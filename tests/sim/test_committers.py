@@ -61,7 +61,7 @@ def stories(*, transactional: bool = True) -> list[str]:
 
 
 @pytest.mark.parametrize("transactional", [True, False])
-def test_each_micro_batch_leaves_once_whatever_dies(transactional: bool):
+def test_each_micro_batch_is_delivered_once_whatever_dies(transactional: bool):
     assert stories(transactional=transactional) == []
 
 
@@ -96,7 +96,7 @@ def test_a_txid_that_is_used_twice_is_found(monkeypatch: pytest.MonkeyPatch):
     assert any("after those of" in story for story in stories())
 
 
-def test_rows_that_are_forgotten_with_their_driver_are_found(monkeypatch: pytest.MonkeyPatch):
+def test_rows_lost_with_their_driver_are_detected(monkeypatch: pytest.MonkeyPatch):
     begin = Commits.__init__
 
     def forgetful(self: Commits, *arguments: Any) -> None:
@@ -108,7 +108,7 @@ def test_rows_that_are_forgotten_with_their_driver_are_found(monkeypatch: pytest
     assert "has never got" in report.story or "has not got" in report.story
 
 
-def test_rows_of_an_execution_that_was_aborted_are_found(monkeypatch: pytest.MonkeyPatch):
+def test_rows_written_by_an_aborted_execution_are_detected(monkeypatch: pytest.MonkeyPatch):
     judge, settle = Transaction.judge, Transaction.settle
     aborted: list[Any] = []
 

@@ -46,7 +46,7 @@ def test_counts_are_exact_where_each_counter_is_a_large_dict(seed: int) -> None:
     assert report.ok, report.story
 
 
-def test_an_instance_that_is_taken_for_the_last_commit_by_its_snapshot_alone_is_found(
+def test_an_instance_wrongly_matched_to_the_last_commit_by_its_snapshot_alone_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(task_state, "LARGE_DICTS", "there is none of this name")

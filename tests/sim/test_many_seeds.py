@@ -91,12 +91,12 @@ def check_depending(numbers: range) -> None:
         check(subject_of(*depending_topology(number)), range(2 * number, 2 * number + 2))
 
 
-def test_dependencies_that_go_away_break_no_promise() -> None:
+def test_unavailable_dependencies_break_no_promise() -> None:
     check_depending(range(1, 5))
 
 
 @pytest.mark.campaign
-def test_more_dependencies_that_go_away_break_no_promise() -> None:
+def test_unavailable_dependencies_break_no_promise_over_more_seeds() -> None:
     check_depending(block(DEPENDING_TOPOLOGIES, 5))
 
 

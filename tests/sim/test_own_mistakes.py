@@ -60,7 +60,7 @@ def test_a_bolt_that_never_acks_some_tuples_is_named_with_an_example() -> None:
     assert "'b': 3 messages were never acked" in mistake.words
 
 
-def test_messages_that_are_given_up_are_named_with_the_error() -> None:
+def test_messages_that_are_given_up_are_reported_with_the_error() -> None:
     @bolt(outputs=[])
     def parse(tup: Any) -> None:
         if tup["n"] in (4, 9):
@@ -71,7 +71,7 @@ def test_messages_that_are_given_up_are_named_with_the_error() -> None:
     assert "is no word" in mistake.example
 
 
-def test_mistakes_are_no_broken_promise_unless_asked() -> None:
+def test_mistakes_are_not_broken_promises_unless_requested() -> None:
     report = simulate(behind(Forgets()), seed=3, feed=FEED, repeat=False)
     assert report.ok, report.story
     assert [mistake.component for mistake in report.mistakes] == ["b"]
@@ -83,7 +83,7 @@ def test_mistakes_are_no_broken_promise_unless_asked() -> None:
 
 
 @pytest.mark.parametrize("kind", ["random", "set", "more"])
-def test_what_differs_the_second_time_is_shown_side_by_side(kind: str) -> None:
+def test_differences_of_the_second_run_are_shown_side_by_side(kind: str) -> None:
     here = os.getpid()
 
     @bolt(outputs=["n"])
@@ -172,7 +172,7 @@ def test_a_value_that_is_changed_after_it_was_emitted_is_named_with_its_bolt() -
     assert "values were changed after being emitted" in mistake.words
 
 
-def test_a_bolt_that_changes_what_it_was_given_is_named_where_others_hold_the_same_object() -> None:
+def test_a_bolt_that_mutates_its_input_is_named_when_others_hold_the_same_object() -> None:
     end = bolt(outputs=[])(last)
     assert changed(Lists(), pass_on, extend, end) == [("b2", 30)], "and not those through whom it came"
     assert changed(Lists(), extend, extend, end) == [("b1", 30), ("b2", 30)]
@@ -200,7 +200,7 @@ class Away(BasicBolt):
 
 
 @pytest.mark.parametrize("where", ["prepare", "execute", "flush", "for one"])
-def test_a_bolt_that_is_unavailable_for_ever_ends_the_seed_and_is_named(where: str) -> None:
+def test_a_bolt_that_stays_unavailable_ends_the_seed_and_is_named(where: str) -> None:
     report = simulate(behind(Away(where)), seed=3, feed=FEED, repeat=False)
     (mistake,) = report.mistakes
     assert (mistake.kind, mistake.component) == (MistakeKind.NEVER_TAKEN, "b")
@@ -229,7 +229,7 @@ class Closed(Spout):
         collector.emit([1], message_id=1)
 
 
-def test_a_spout_whose_open_raises_is_named_although_no_promise_is_broken() -> None:
+def test_a_spout_with_a_failing_open_is_named_although_no_promise_is_broken() -> None:
     builder = TopologyBuilder("small")
     builder.set_spout("m", Closed())
     (mistake,) = try_once(subject_of(builder.build())).mistakes
@@ -237,7 +237,7 @@ def test_a_spout_whose_open_raises_is_named_although_no_promise_is_broken() -> N
     assert mistake.example == "open raised ConnectionError: no such queue"
 
 
-def test_a_topology_that_has_nothing_to_read_is_told_that_nothing_was_tested(tmp_path: Path) -> None:
+def test_a_topology_with_nothing_to_read_reports_that_nothing_was_tested(tmp_path: Path) -> None:
     def empty(config: Config, spout: Any, feed: Any = None) -> bool:
         builder = TopologyBuilder("small", config)
         builder.set_spout("m", spout)

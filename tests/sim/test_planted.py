@@ -384,7 +384,7 @@ OWN_PLANTS = (
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("plant", OWN_PLANTS, ids=lambda plant: plant.__name__)
-def test_a_bug_that_is_planted_in_what_bolts_start_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
+def test_a_planted_bug_in_trees_that_bolts_start_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
     plant(patch)
     starting: dict[int, Subject] = {}
     needed, promise, words = hunt(
@@ -409,7 +409,7 @@ class Gathering(BasicBolt):
         yield from ([number] for number in gathered)
 
 
-def test_what_flush_emits_and_nobody_sends_is_found(patch: Patch) -> None:
+def test_tuples_emitted_in_flush_and_never_sent_are_detected(patch: Patch) -> None:
     def silent(self: Stage, task: Any, seen: Any, own: Any = None) -> None:
         done, emitted = task.flush(seen), task.output.streams
         task.output.streams = {}
@@ -450,7 +450,7 @@ class Planting(BasicBolt):
 
 
 @pytest.mark.slow
-def test_routing_by_pythons_hash_is_found_by_a_second_process(patch: Patch) -> None:
+def test_second_process_detects_routing_by_python_hash(patch: Patch) -> None:
     patch.setattr(groupings, "fields_targets", hashed)
     builder = TopologyBuilder("planted")
     builder.set_spout("words", Messages())

@@ -93,7 +93,7 @@ LETTER_PLANTS = (
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("plant", LETTER_PLANTS, ids=lambda plant: plant.__name__)
-def test_a_bug_that_is_planted_in_dead_letters_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
+def test_a_planted_bug_in_dead_letters_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
     plant(patch)
     lettered: dict[int, Subject] = {}
     needed, promise, words = hunt(
@@ -125,7 +125,7 @@ OUTAGE_PLANTS = (an_outage_costs_attempts, a_snapshot_forgets_outages, spouts_go
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("plant", OUTAGE_PLANTS, ids=lambda plant: plant.__name__)
-def test_a_bug_that_is_planted_in_outages_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
+def test_a_planted_bug_in_outages_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
     plant(patch)
     depending: dict[int, Subject] = {}
     needed, promise, words = hunt(

@@ -18,7 +18,7 @@ def test_each_seed_is_in_one_block(monkeypatch: pytest.MonkeyPatch, first: int, 
     assert block(total, first) == range(first, total)
 
 
-def test_the_commit_chooses_a_block_and_the_output_tells_how_to_run_it_again(
+def test_commit_selects_a_block_and_the_output_says_how_to_run_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("SPARKBOLT_SEEDS", raising=False)

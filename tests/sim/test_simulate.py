@@ -125,7 +125,7 @@ class Remembering(BasicBolt):
         collector.emit([len(self.memory)])
 
 
-def test_a_component_that_remembers_outside_of_its_attributes_is_named() -> None:
+def test_a_component_that_keeps_state_outside_its_attributes_is_named() -> None:
     builder = TopologyBuilder("remembering")
     builder.set_spout("m", Messages())
     builder.set_bolt("b", Remembering(), parallelism=2).fields_grouping("m", ["n"])
@@ -137,7 +137,7 @@ def test_a_component_that_remembers_outside_of_its_attributes_is_named() -> None
     assert "is not deterministic" in report.story
 
 
-def test_a_failure_has_its_seed_its_shortest_history_its_tree_and_a_way_to_see_it_again(
+def test_a_failure_shows_its_seed_its_shortest_history_its_tree_and_how_to_reproduce_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(routing, "edge_salt", lambda number, anchor, slot, to: edge_salt(number, anchor, 0, to))
@@ -184,7 +184,7 @@ def test_a_history_keeps_only_what_is_needed(monkeypatch: pytest.MonkeyPatch) ->
     assert report.history == ("0:committed:driver-dies:0",)
 
 
-def test_a_spout_that_cannot_be_read_here_is_named_with_what_to_do(tmp_path: Path) -> None:
+def test_a_spout_that_is_unreadable_here_is_named_with_what_to_do(tmp_path: Path) -> None:
     builder = TopologyBuilder("small")
     builder.set_spout("m", TextSpout(str(tmp_path / "nothing" / "*.txt")))
     topology = builder.build()
@@ -192,7 +192,7 @@ def test_a_spout_that_cannot_be_read_here_is_named_with_what_to_do(tmp_path: Pat
         simulate(topology)
 
 
-def test_a_source_without_an_end_is_read_as_far_as_asked() -> None:
+def test_an_unbounded_source_is_read_as_far_as_requested() -> None:
     def forever() -> Any:
         number = 0
         while True:
@@ -215,7 +215,7 @@ class Spoonfuls(GeneratorSpout):
             yield record
 
 
-def test_ranges_of_which_the_rest_comes_later_keep_all_promises() -> None:
+def test_ranges_read_in_several_parts_keep_all_promises() -> None:
     spout = Spoonfuls(lambda: [[number % 5] for number in range(40)], outputs=["n"])
     subject = subject_of(behind(CountNumbers(), spout=spout))
     assert sum(len(positions) for found in subject.surveys.values() for _, _, positions in found.values()) == 40
@@ -240,13 +240,13 @@ class Numbers(Spout):
         self.again.append(message_id)
 
 
-def test_a_spout_of_ones_own_runs_as_it_is() -> None:
+def test_a_custom_spout_runs_unchanged() -> None:
     subject = subject_of(behind(CountNumbers(), spout=Numbers()), messages_max=30)
     assert all(not run_seed(subject, seed).violations for seed in range(20))
 
 
 @pytest.mark.parametrize("sink", [JsonLinesBolt, ParquetBolt])
-def test_a_simulation_leaves_the_files_of_a_topology_alone_and_does_not_blame_their_writer(
+def test_a_simulation_does_not_touch_the_files_of_a_topology_and_does_not_blame_their_writer(
     tmp_path: Path, sink: Any
 ) -> None:
     out = tmp_path / "out"
@@ -277,7 +277,7 @@ class Appends(Bolt):
         collector.ack(tup)
 
 
-def test_each_seed_begins_with_an_empty_directory_that_is_gone_in_the_end() -> None:
+def test_each_seed_starts_with_an_empty_directory_that_is_removed_at_the_end() -> None:
     subject = subject_of(behind(Appends()), FEED)
     place = Path(subject.rehearsal.directory)
     sizes: list[int] = []
@@ -304,7 +304,7 @@ def test_each_seed_begins_with_an_empty_directory_that_is_gone_in_the_end() -> N
         (RabbitMQBolt("amqp://localhost:1/", routing_key="numbers"), "RabbitMQBolt"),
     ],
 )
-def test_a_simulation_sends_nothing_to_a_server_and_says_once_what_it_has_not_sent(
+def test_a_simulation_sends_nothing_to_a_server_and_reports_once_what_it_did_not_send(
     monkeypatch: pytest.MonkeyPatch, sender: Any, kind: str
 ) -> None:
     def refuse(*_: Any) -> Any:

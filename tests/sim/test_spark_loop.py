@@ -47,7 +47,7 @@ class Asked:
         self.calls.append(f"{step} {micro_batch_id}")
 
 
-def test_a_beginning_that_is_given_as_an_end_is_logged_and_run_and_no_news_afterwards() -> None:
+def test_a_start_returned_as_an_end_is_logged_and_run_once() -> None:
     query, log = Asked(None, None, 1), SparkLog()
     loop = MicroBatchLoop(log, query)
     assert [loop.trigger() for _ in range(3)] == [True, False, True]
@@ -69,7 +69,7 @@ def test_a_beginning_that_is_given_as_an_end_is_logged_and_run_and_no_news_after
     ]
 
 
-def test_what_is_logged_and_not_committed_runs_again_before_anything_is_asked() -> None:
+def test_logged_uncommitted_micro_batch_runs_again_before_any_request() -> None:
     log = SparkLog({0: '{"n": 0}', 1: '{"n": 1}'}, {0})
     query = Asked(None)
     loop = MicroBatchLoop(log, query)
@@ -77,7 +77,7 @@ def test_what_is_logged_and_not_committed_runs_again_before_anything_is_asked() 
     assert query.calls == ["partitions 0 1", "run 1", "commit 1", "committed 1", "latest 1"]
 
 
-def test_what_another_driver_has_written_ends_the_query() -> None:
+def test_write_by_another_driver_ends_the_query() -> None:
     log = SparkLog()
     loop, other = MicroBatchLoop(log, Asked(0)), MicroBatchLoop(log, Asked(0))
     other.trigger()
@@ -118,14 +118,14 @@ def test_a_first_start_without_data_runs_one_micro_batch_that_reads_nothing_and_
 @pytest.mark.parametrize(
     "then", ["", ",0:planned:driver-dies:0", ",0:staged:driver-dies:0", ",0:committed:query-dies:0"]
 )
-def test_data_that_comes_after_the_start_is_read(then: str) -> None:
+def test_data_that_arrives_after_the_start_is_read(then: str) -> None:
     run = run_seed(small(), 0, history_of("0:ask:no-news:0" + then))
     assert not run.violations
     assert len(run.happened) == 1 + bool(then)
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_driver_that_loaded_its_ledger_too_early_begins_again(number: int) -> None:
+def test_a_driver_that_loaded_its_ledger_too_early_starts_over(number: int) -> None:
     run = run_seed(small(), 0, history_of(f"{number}:staged:commit-is-late:0"), state=True)
     assert not run.violations
     assert [fault.kind for fault in run.happened] == ["commit-is-late"]

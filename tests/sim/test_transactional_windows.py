@@ -60,7 +60,7 @@ def _sums(windows: WindowedBolt | None = None) -> Topology:
     return builder.build()
 
 
-def test_each_number_is_in_one_window_and_each_window_leaves_once():
+def test_each_number_is_in_one_window_and_each_window_is_delivered_once():
     with TopologyTestDriver(_sums()) as driver:
         numbers = [n for n in range(1, 60) if n % 50 and n % 7]
         for n in range(1, 60):

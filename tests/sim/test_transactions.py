@@ -43,7 +43,7 @@ def _stories() -> list[str]:
     return [report.story for report in reports if not report.ok]
 
 
-def test_nothing_of_a_failed_tree_is_left_whatever_dies():
+def test_failed_tree_leaves_nothing_behind_whatever_dies():
     assert _stories() == []
 
 

@@ -134,7 +134,7 @@ def check_kind(name: str, seeds: range, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_each_kind_of_window_is_seen_once_and_none_is_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_kind_of_window_is_emitted_once_and_none_is_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_kind(name, range(2), monkeypatch)
 
 

@@ -58,7 +58,9 @@ class Threshold(int):
         return pairs > 0 and self.compared <= 3
 
 
-def test_verdicts_are_the_same_whoever_judges(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verdicts_are_the_same_from_driver_and_executors(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(life, "EXECUTOR_ACKER_PAIRS_MIN", Threshold())
     path = tmp_path / "lines"
     path.write_text("".join(f"{number} of many lines\n" for number in range(1, LINES + 1)))

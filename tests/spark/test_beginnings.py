@@ -122,7 +122,7 @@ def cases(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cas
 
 
 @pytest.mark.parametrize(("name", "spout"), [(name, spout) for name in TOPOLOGIES for spout in TOPOLOGIES[name]])
-def test_a_spout_begins_like_any_other(name: str, spout: str, cases: dict[str, Case]) -> None:
+def test_a_spout_starts_like_any_other(name: str, spout: str, cases: dict[str, Case]) -> None:
     case = cases[name]
     assert case.error is None, case.error
     phases = [0] if case.ends else [0, LATER, 2 * LATER] if name in STARTED_AGAIN else [0, LATER]

@@ -14,7 +14,7 @@ from sparkbolt.spark.checkpoint_lock import is_locked
 pytestmark = pytest.mark.spark
 
 
-def test_a_lock_of_a_jvm_is_seen_from_outside_of_it(spark: Any, tmp_path: Path) -> None:
+def test_a_lock_held_by_a_jvm_is_visible_from_outside(spark: Any, tmp_path: Path) -> None:
     assert not is_locked(str(tmp_path))
     held = Checkpoint(spark, str(tmp_path))
     assert is_locked(str(tmp_path))

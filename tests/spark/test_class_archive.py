@@ -40,7 +40,7 @@ def mapped(cache: str) -> str:
     return result.stdout.strip()
 
 
-def test_the_classes_of_spark_are_written_down_once_and_mapped_from_then_on(tmp_path: Path) -> None:
+def test_spark_classes_are_archived_once_and_mapped_afterwards(tmp_path: Path) -> None:
     cache = tmp_path / "a cache"
     assert mapped(str(cache)) == "None"
     assert wait_for(lambda: [path.suffix for path in cache.iterdir()] == [".jsa"], PATIENCE_SECS)

@@ -86,7 +86,9 @@ def test_a_failure_is_one_sentence_and_exit_code_1(capsys: pytest.CaptureFixture
     assert "Traceback" not in err
 
 
-def test_ctrl_c_drains_and_is_exit_code_0(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_drains_the_topology_and_exits_with_code_0(
+    spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # A micro-batch may take as long as it takes on this machine.
     terminal = CtrlC('"micro_batch_id": 1,')
     outcome = perform(
@@ -99,7 +101,7 @@ def test_ctrl_c_drains_and_is_exit_code_0(spark: Any, tmp_path: Path, capsys: py
     assert "a line of my own" in capsys.readouterr().err.splitlines()
 
 
-def test_ctrl_c_breaks_off_a_call_that_hangs_and_the_next_run_does_its_micro_batch_again(
+def test_ctrl_c_interrupts_a_hanging_call_and_the_next_run_repeats_its_micro_batch(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "Hangs", lambda: Hangs(hung_secs=3.0))
@@ -147,7 +149,9 @@ def ctrl_c(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_a_program_drains_at_ctrl_c_and_the_second_leaves_trees_for_replay_and_is_exit_code_130(tmp_path: Path) -> None:
+def test_a_program_drains_at_ctrl_c_and_at_a_second_one_leaves_trees_for_replay_with_exit_code_130(
+    tmp_path: Path,
+) -> None:
     command = [sys.executable, "-m", "sparkbolt", "run", "tests.spark.operated:holding_first", "--master", "local[2]"]
     process = subprocess.Popen(
         [*command, "--checkpoint", str(tmp_path / "state"), "--drain", "1h"],

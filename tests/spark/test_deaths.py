@@ -84,7 +84,7 @@ class Together(WindowedBolt):
             ctypes.string_at(0)
 
 
-def test_workers_that_die_fail_their_tuples_and_nothing_else(spark: Any, tmp_path: Path) -> None:
+def test_workers_that_die_fail_only_their_tuples(spark: Any, tmp_path: Path) -> None:
     builder = TopologyBuilder("deaths", Config(max_attempts=1, dead_letters="log:"))
     builder.set_spout("numbers", Numbers(COUNT))
     builder.set_bolt("fused", fused).shuffle_grouping("numbers")

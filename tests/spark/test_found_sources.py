@@ -13,7 +13,7 @@ from sparkbolt.spark import found_sources
 pytestmark = [pytest.mark.spark]
 
 
-def test_without_one_spark_is_told_and_does_not_look(spark: Any) -> None:
+def test_spark_skips_the_search_if_no_source_is_installed(spark: Any) -> None:
     assert found_sources.spare_the_search(spark.sparkContext)
     manager = getattr(getattr(spark._jvm, found_sources._MANAGER), "MODULE$")
     assert manager.dataSourceBuilders().get().isEmpty()
@@ -21,7 +21,9 @@ def test_without_one_spark_is_told_and_does_not_look(spark: Any) -> None:
         spark.read.format("answers").load()
 
 
-def test_where_one_may_be_spark_looks(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_searches_for_sources_if_one_may_be_installed(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "pyspark_answers.py").touch()
     with zipfile.ZipFile(tmp_path / "more.zip", "w") as archive:
         archive.writestr("pyspark_more/__init__.py", "")

@@ -26,7 +26,7 @@ def sent(spark: SparkSession) -> tuple[dict[str, str], int]:
     return found, buffer.getLength()
 
 
-def test_settings_stay_and_what_is_sent_of_them_is_less() -> None:
+def test_settings_stay_unchanged_and_fewer_of_them_are_sent() -> None:
     spark = make_session("settings", "local[2]").newSession()
     spark._jsc.hadoopConfiguration().set("fs.own.setting", "kept")
     before, _ = sent(spark)

@@ -113,7 +113,7 @@ def ran(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(components["lines"], components["growing"], offsets, written, sizes)
 
 
-def test_all_but_the_poison_arrive_and_the_group_is_at_the_end(ran: Ran) -> None:
+def test_all_messages_except_the_poison_arrive_and_the_group_reaches_the_end(ran: Ran) -> None:
     assert (ran.lines.acked, ran.lines.set_aside, ran.lines.lag) == (MESSAGES, POISON, 0)
     assert ran.offsets == {number: MESSAGES // 4 + (POISON if number == 1 else 0) for number in range(4)}
     assert set(ran.written) == {f"{number}.{place}" for number in range(4) for place in range(MESSAGES // 4)}
@@ -128,7 +128,7 @@ def test_sizes_that_executors_measure_reach_the_driver_and_a_range_that_is_too_l
     assert sum(ran.sizes) == 4000 * SMALL + 60 * LARGE
 
 
-def test_ctrl_c_finishes_what_was_read_of_kafka_and_leaves_its_offsets_at_the_end() -> None:
+def test_ctrl_c_finishes_what_was_read_from_kafka_and_leaves_its_offsets_at_the_end() -> None:
     """The example, as a user runs it with a broker of his own: the whole group of processes gets the signal."""
     root = Path(__file__).parents[2]
     with MockKafka() as kafka:

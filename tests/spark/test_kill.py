@@ -186,19 +186,19 @@ def test_counts_are_exact_after_kill_9_at_each_step(left: Left, name: str) -> No
 
 @CHAINS
 @pytest.mark.parametrize("name", KINDS)
-def test_rows_of_any_spout_pass_once_after_kill_9_at_each_step(left: Left, name: str) -> None:
+def test_rows_of_any_spout_are_delivered_once_after_kill_9_at_each_step(left: Left, name: str) -> None:
     left.check(killed_checks.check_rows, name)
 
 
 @CHAINS
 @pytest.mark.parametrize("name", TRACKED)
-def test_each_window_is_seen_and_none_is_wrong_after_kill_9(left: Left, name: str) -> None:
+def test_each_window_is_emitted_and_none_is_wrong_after_kill_9(left: Left, name: str) -> None:
     left.check(killed_checks.check_windows, name)
 
 
 @CHAINS
 @pytest.mark.parametrize("name", TRANSACTIONAL)
-def test_each_number_is_in_one_window_of_a_transactional_topology_and_each_window_leaves_once(
+def test_transactional_topology_puts_each_number_in_one_window_and_delivers_each_window_once(
     left: Left, name: str
 ) -> None:
     left.check(killed_checks.check_groups, name)
@@ -206,19 +206,19 @@ def test_each_number_is_in_one_window_of_a_transactional_topology_and_each_windo
 
 @CHAINS
 @pytest.mark.parametrize("name", TRANSACTIONAL)
-def test_balances_are_exact_over_failures_and_kill_9(left: Left, name: str) -> None:
+def test_balances_are_exact_after_failures_and_kill_9(left: Left, name: str) -> None:
     left.check(killed_checks.check_balances, name)
 
 
 @CHAINS
 @pytest.mark.parametrize("name", TRACKED)
-def test_without_transactional_what_failed_stays_in_the_balances(left: Left, name: str) -> None:
+def test_without_transactional_failed_attempts_stay_in_the_balances(left: Left, name: str) -> None:
     left.check(killed_checks.check_balances_hold_what_failed, name)
 
 
 @CHAINS
 @pytest.mark.parametrize("name", TRANSACTIONAL)
-def test_each_number_is_once_in_each_sink_over_failures_and_kill_9(left: Left, name: str) -> None:
+def test_each_number_is_in_each_sink_once_despite_failures_and_kill_9(left: Left, name: str) -> None:
     left.check(killed_checks.check_sinks_hold_each_row_once, name)
 
 
@@ -236,13 +236,13 @@ def test_a_letter_that_was_written_before_kill_9_is_there_and_counts_once(left: 
 
 @CHAINS
 @pytest.mark.parametrize("name", KINDS)
-def test_no_rows_wait_in_the_checkpoint_when_all_is_done(left: Left, name: str) -> None:
+def test_no_rows_wait_in_the_checkpoint_at_the_end(left: Left, name: str) -> None:
     left.check(killed_checks.check_nothing_waits, name)
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("left", [LONG], indirect=True)
-def test_a_jvm_that_outlives_its_driver_commits_nothing_and_lets_nobody_in(left: Left) -> None:
+def test_a_jvm_that_outlives_its_driver_commits_nothing_and_accepts_no_connection(left: Left) -> None:
     seen = left.outlived
     assert seen["commits"]["tracked"] == list(range(seen["staged"]))
     assert seen["refused"].returncode != 0

@@ -27,7 +27,7 @@ def versions_below(spark: Any, checkpoint: Path) -> tuple[int, int]:
         held.close()
 
 
-def test_a_state_that_stands_on_many_versions_is_written_as_a_snapshot_and_the_topology_goes_on(
+def test_a_state_spread_over_many_versions_is_written_as_a_snapshot_and_the_topology_continues(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(state_lineage, "LINEAGE_MAX", 3)

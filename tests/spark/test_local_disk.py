@@ -67,13 +67,15 @@ def test_files_are_as_hadoop_writes_them(spark: SparkSession, tmp_path: Path) ->
     assert stat.filemode((tmp_path / "ours/deep").stat().st_mode) == "drwxrwxrwt"
 
 
-def test_what_users_have_set_stays(spark: SparkSession) -> None:
+def test_user_settings_are_kept(spark: SparkSession) -> None:
     spark.conf.set(local_disk.FILE_MANAGER, "of.ones.own.Manager")
     assert not local_disk.write_synced(spark)
     assert spark.conf.get(local_disk.FILE_SYSTEM, None) is None
 
 
-def test_without_the_class_all_is_as_spark_does_it(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_behaviour_of_spark_remains_without_the_class(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(local_disk, "_CLASS", "sparkbolt.NotThere")
     assert not local_disk.write_synced(spark)
     assert spark.conf.get(local_disk.FILE_MANAGER, None) is None
@@ -108,7 +110,7 @@ def test_a_topology_starts_no_process_for_its_files(tmp_path: Path) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.timeout(2 * PATIENCE_SECS)
-def test_executors_are_sent_the_class(tmp_path: Path) -> None:
+def test_class_is_sent_to_executors(tmp_path: Path) -> None:
     processes = started(tmp_path, master="local-cluster[1,2,1024]")
     assert processes in ([], ["chmod"]), "Spark makes the jar executable that it has fetched, and then none is started"
     assert not list((tmp_path / "checkpoint/spark").rglob(".*.crc"))

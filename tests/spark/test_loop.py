@@ -129,7 +129,7 @@ def acked(running: RunningOnSpark) -> int:
     return running.metrics().of("lines").acked
 
 
-def test_idle_beginnings_failures_and_late_commits_lose_nothing_and_spark_asks_as_the_simulator_does(
+def test_idle_starts_failures_and_late_commits_lose_nothing_and_spark_calls_match_the_simulator(
     spark: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

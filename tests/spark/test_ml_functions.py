@@ -12,7 +12,7 @@ from sparkbolt.spark import ml_functions
 pytestmark = [pytest.mark.spark]
 
 
-def test_where_others_extend_sessions_too_spark_makes_them(spark: Any, tmp_path: Path) -> None:
+def test_spark_creates_the_sessions_if_other_extensions_are_present(spark: Any, tmp_path: Path) -> None:
     jvm = spark._jvm
     thread = jvm.java.lang.Thread.currentThread()
     assert ml_functions._only_ml(jvm)
@@ -31,6 +31,8 @@ def test_where_others_extend_sessions_too_spark_makes_them(spark: Any, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["_CLASS", "_SESSION", "_APPLY"])
-def test_with_another_spark_all_is_as_spark_does_it(spark: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_default_behaviour_of_spark_remains_if_its_internals_differ(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setattr(ml_functions, name, "sparkbolt.NotThere")
     assert not ml_functions.session_without(spark.sparkContext)

@@ -79,7 +79,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [*result.stdout.splitlines(), result.stderr[-4000:]]
 
 
-def test_functions_for_machine_learning_are_registered_when_one_is_asked_for_and_work_as_ever(
+def test_machine_learning_functions_are_registered_on_first_use_and_work_as_before(
     printed: list[str],
 ) -> None:
     assert printed[:6] == [

@@ -153,7 +153,7 @@ def is_listed_and_followed(command: Command, entry: dict[str, Any], folder: Path
     assert "no component 'blot': did you mean 'bolt'?" in command("stats", "numbers", "blot", code=2)
 
 
-def test_a_topology_answers_while_a_bolt_sleeps_and_is_killed_in_the_midst_of_it(
+def test_a_topology_answers_while_a_bolt_sleeps_and_can_be_killed_during_the_sleep(
     asked: Asked, start: Callable[[Topology], tuple[Future[RunOutcome], Shown]]
 ) -> None:
     run, _ = start(operated.sleeping())
@@ -169,7 +169,7 @@ def test_a_topology_answers_while_a_bolt_sleeps_and_is_killed_in_the_midst_of_it
     assert asked.operator.find(name)["exit_code"] == 4
 
 
-def test_a_kill_that_leaves_trees_open_when_their_time_is_over_ends_with_4(
+def test_a_kill_that_leaves_trees_open_after_its_wait_time_ends_with_exit_code_4(
     command: Command, asked: Asked, start: Callable[[Topology], tuple[Future[RunOutcome], Shown]]
 ) -> None:
     run, shown = start(operated.holding_first().build())

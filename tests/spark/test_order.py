@@ -57,7 +57,7 @@ def run(spark: Any, checkpoint: str) -> list[str]:
 
 
 @pytest.mark.parametrize("plant", [None, a_promotion_before_the_entry, commits_before_the_entry])
-def test_nothing_leaves_a_micro_batch_before_its_entry_and_its_commit(
+def test_no_output_leaves_a_micro_batch_before_its_entry_and_commit(
     plant: Callable[[Patch], None] | None, spark: Any, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     if plant is not None:

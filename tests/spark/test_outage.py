@@ -25,7 +25,7 @@ def run(spark: Any, topology: Any, **options: Any) -> tuple[RunOutcome, str]:
     return perform(topology, PlainLines(out), spark=spark, **options), out.getvalue()
 
 
-def test_a_database_that_is_away_for_two_seconds_drains_no_source(spark: Any, tmp_path: Path) -> None:
+def test_a_database_unavailable_for_two_seconds_drains_no_source(spark: Any, tmp_path: Path) -> None:
     outcome, text = run(spark, storing(str(tmp_path), "away"), checkpoint=str(tmp_path / "checkpoint"))
     assert (outcome.kind, outcome.exit_code) == ("finished", 0), text
     counts = outcome.metrics.of("orders")
@@ -34,7 +34,7 @@ def test_a_database_that_is_away_for_two_seconds_drains_no_source(spark: Any, tm
     assert not (tmp_path / "checkpoint" / "dead-letters").exists()
 
 
-def test_a_source_of_nothing_but_bad_records_ends_with_code_3_and_letters_that_replay(
+def test_a_source_with_only_bad_records_ends_with_exit_code_3_and_replayable_letters(
     spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topology = storing(str(tmp_path), "refuses", max_attempts=4, outage_patience_secs=2)

@@ -94,7 +94,7 @@ def sunk(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Sunk:
         running.stop()
 
 
-def test_many_rows_reach_the_function_as_few_do(sunk: Sunk) -> None:
+def test_many_rows_reach_the_function_in_the_same_form_as_few(sunk: Sunk) -> None:
     told = [line.split() for line in (sunk.directory / "places").read_text().splitlines()]
     assert {schema for _, _, schema in told} == {"struct<n:int,name:string>"}
     assert any(files == "1" for _, files, _ in told), "no micro-batch was so large that a file was used"
@@ -102,7 +102,7 @@ def test_many_rows_reach_the_function_as_few_do(sunk: Sunk) -> None:
     assert sorted(ds.dataset(files, format="parquet").to_table()["n"].to_pylist()) == list(range(MANY))
 
 
-def test_a_function_whose_target_is_away_is_called_again_and_a_bad_row_fails_alone(sunk: Sunk) -> None:
+def test_a_function_with_an_unavailable_target_is_retried_and_a_bad_row_fails_alone(sunk: Sunk) -> None:
     counts = sunk.metrics.components["few"]
     assert (counts.acked, counts.set_aside) == (3, 2)
     assert len(sunk.set_aside) == 2

@@ -226,11 +226,11 @@ def line_server() -> Iterator[int]:
         server.server_close()
 
 
-def test_every_source_comes_to_its_end(ran: Ran) -> None:
+def test_every_source_finishes(ran: Ran) -> None:
     assert ran.missed == [], ran.metrics
 
 
-def test_files_of_any_format_are_read_and_a_corrupt_record_is_a_tuple_like_any_other(ran: Ran) -> None:
+def test_files_of_any_format_are_read_and_a_corrupt_record_is_an_ordinary_tuple(ran: Ran) -> None:
     assert [ran.of(name).acked for name in ("csv", "json", "parquet")] == [3, 2, 2]
     rows = sorted((row["source"], row["values"]) for row in ran.rows("shown"))
     assert [row for row in rows if row[0] in ("csv", "json", "parquet")] == [
@@ -258,7 +258,7 @@ def test_a_row_that_fails_is_retried_from_state_and_becomes_a_dead_letter_with_i
     assert "100" in json.dumps(letter["tuples"])
 
 
-def test_the_limits_of_a_source_are_kept(ran: Ran) -> None:
+def test_source_limits_are_respected(ran: Ran) -> None:
     first = [after - before for before, after in zip([0, *ran.rows_emitted], ran.rows_emitted, strict=False)]
     assert max(first) <= 2 * FILE_ROWS + ran.of("rows").retried < 3 * FILE_ROWS, "two files, and what is retried"
     assert sum(1 for count in first if count >= FILE_ROWS) >= 3
@@ -269,7 +269,7 @@ def test_dead_letters_go_to_a_stream_of_the_topology(ran: Ran) -> None:
     assert sorted(row["n"] for row in ran.rows("letters")) == [200, 203]
 
 
-def test_several_sources_of_ours_and_of_spark_are_joined_by_a_bolt(ran: Ran) -> None:
+def test_bolt_joins_several_sources_of_sparkbolt_and_spark(ran: Ran) -> None:
     assert [ran.of(name).acked for name in ("left", "table", "text")] == [40, 40, 40]
     assert ran.metrics.open_trees == 0
     assert sorted(row["id"] for row in ran.rows("join")) == sorted(f"k{n}" for n in range(40))
@@ -373,7 +373,7 @@ def interrupted(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Interru
     return Interrupted(drained, acked, emitted)
 
 
-def test_rows_in_a_micro_batch_that_is_broken_off_are_left_for_replay_also_by_a_stop_before_it_runs_again(
+def test_rows_of_an_interrupted_micro_batch_stay_for_replay_even_if_stopped_before_it_reruns(
     interrupted: Interrupted,
 ) -> None:
     assert interrupted.drained == [False, False, True]
@@ -394,7 +394,7 @@ def test_rows_wait_at_their_source_while_the_topology_is_not_active(interrupted:
         (lambda session: session.sql("select map(array(1), 2) as id"), "a map with keys of type array<int>"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_sentence(spark: Any, tmp_path: Path, frame: Any, said: str) -> None:
+def test_unreadable_source_is_refused_with_a_sentence(spark: Any, tmp_path: Path, frame: Any, said: str) -> None:
     topology = shows(tmp_path / "out", rows=SparkSpout(frame, outputs=["id"]))
     with pytest.raises(EngineError) as raised:
         topology.start(spark=spark)

@@ -115,7 +115,7 @@ class FullDisk:
         monkeypatch.setattr(LocalFiles, "write", refuse)
 
 
-def test_a_query_that_fails_is_started_again_and_says_so(
+def test_a_failed_query_is_restarted_and_reports_it(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two failures: one before micro-batch 2 is committed, one when micro-batch 5 is committed and not promoted."""
@@ -187,7 +187,7 @@ def refilled(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Refilled:
     return Refilled(directory, str(raised.value), acked)
 
 
-def test_a_topology_on_a_full_disk_stops_with_a_sentence_and_goes_on_when_there_is_room(refilled: Refilled) -> None:
+def test_a_topology_on_a_full_disk_stops_with_a_sentence_and_continues_when_there_is_space(refilled: Refilled) -> None:
     assert refilled.error.startswith("a disk is full (No space left on device), that of the checkpoint or")
     assert refilled.error.endswith("(it failed 1 times within 600 s before)")
     assert refilled.acked == [600, 600, COUNT], "what was committed before stays"
@@ -222,7 +222,7 @@ def fill(file: Path) -> None:
 
 
 @pytest.mark.campaign
-def test_nothing_acked_is_lost_where_the_disk_is_really_full(spark: Any, tmp_path: Path, small_disk: Path) -> None:
+def test_no_acked_tuple_is_lost_when_the_disk_is_full(spark: Any, tmp_path: Path, small_disk: Path) -> None:
     filler = small_disk / "filler"
     topology = build(tmp_path, restarts_max=1, restart_backoff_secs=0.1)
     running = topology.start(spark=spark, checkpoint=str(small_disk / "c"))
@@ -258,7 +258,7 @@ def another_default(spark: Any) -> Iterator[None]:
     configuration.set("fs.defaultFS", before)
 
 
-def test_a_checkpoint_whose_commits_were_lost_by_a_power_cut_goes_on_from_what_is_left(
+def test_a_checkpoint_that_lost_commits_in_a_power_cut_continues_from_the_rest(
     spark: Any, refilled: Refilled, tmp_path: Path, another_default: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Compacted after micro-batches 2, 5, 8: commits from 7 on are gone, or empty, and the state of 6 is empty.
@@ -305,9 +305,7 @@ class Unkept(BasicBolt):
         collector.emit([tup["n"]])
 
 
-def test_what_an_executor_raises_and_every_start_would_meet_again_is_known_by_its_type(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_permanent_error_of_an_executor_is_recognized_by_type_and_not_restarted(spark: Any, tmp_path: Path) -> None:
     builder = TopologyBuilder("unkept", Config(restart_backoff_secs=0.1))
     builder.set_spout("numbers", Numbers(COUNT))
     builder.set_bolt("keep", Unkept()).global_grouping("numbers")
@@ -320,7 +318,7 @@ def test_what_an_executor_raises_and_every_start_would_meet_again_is_known_by_it
         running.stop()
 
 
-def test_a_python_process_that_spark_waits_for_in_vain_is_known_by_its_class_and_its_thrower(spark: Any) -> None:
+def test_a_python_process_that_does_not_start_is_recognized_by_the_exception_class_and_its_thrower(spark: Any) -> None:
     """Spark's own code throws it, 10 s after it has started a program that never connects."""
     python = spark._jvm.org.apache.spark.api.python
     factory = python.PythonWorkerFactory("/bin/true", "no.module", python.PythonUtils.toScalaMap({}), False)
@@ -329,7 +327,7 @@ def test_a_python_process_that_spark_waits_for_in_vain_is_known_by_its_class_and
     assert query_failure(raised.value).free
 
 
-def test_a_checkpoint_that_nobody_answers_for_is_a_sentence(spark: Any, tmp_path: Path) -> None:
+def test_a_checkpoint_without_an_answering_driver_is_described_in_a_sentence(spark: Any, tmp_path: Path) -> None:
     topology = build(tmp_path)
     for place, said in {
         "s3a://bucket/state": r"no file system for s3a:// \(.*: name .* here org.apache.hadoop:hadoop-aws:\d",
@@ -343,7 +341,7 @@ def test_a_checkpoint_that_nobody_answers_for_is_a_sentence(spark: Any, tmp_path
         assert "\n" not in str(raised.value)
 
 
-def test_workers_of_another_python_are_one_sentence_and_the_checkpoint_is_free_for_the_next_start(
+def test_workers_with_another_python_give_a_one_sentence_error_and_free_the_checkpoint(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare = tmp_path / "python3"

@@ -16,23 +16,23 @@ def house() -> House:
     return house_of(python_of(repository(), "sparkbolt"))
 
 
-def test_no_room_has_more_than_its_share(house: House) -> None:
+def test_no_package_has_more_than_its_share_of_all_lines(house: House) -> None:
     too_large = {room: f"{share:.1%}" for room, share in house.shares().items() if share > SHARE_MAX}
     assert not too_large, f"cut {too_large} where a reader would: a room has at most {SHARE_MAX:.0%} of all lines"
 
 
-def test_no_arrow_runs_upwards(house: House) -> None:
+def test_no_import_runs_upwards(house: House) -> None:
     assert house.upward() == []
 
 
-def test_the_law_allows_no_arrow_upwards() -> None:
+def test_layer_rules_allow_no_upward_import() -> None:
     below: set[str] = set()
     for room, layer in LAYERS.items():
         assert layer.rooms <= below | {room}, f"{room} may import {sorted(layer.rooms - below - {room})}, above it"
         below.add(room)
 
 
-def test_the_page_has_the_rooms_and_arrows_as_they_are(house: House) -> None:
+def test_page_shows_the_actual_packages_and_imports(house: House) -> None:
     """Its numbers may be those of a while ago."""
     page = (ROOT / PAGE).read_text()
     assert without_numbers(page) == without_numbers(page_with(page, drawn(house))), "run scripts/house"

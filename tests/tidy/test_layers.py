@@ -23,11 +23,11 @@ def test_a_module_imports_only_what_its_room_may() -> None:
     assert [problem for source in PACKAGE for problem in check_rooms(source, MODULES)] == []
 
 
-def test_the_rooms_without_an_engine_read_no_clock_and_draw_no_random_number() -> None:
+def test_packages_without_an_engine_read_no_clock_and_draw_no_random_number() -> None:
     assert [problem for source in PACKAGE for problem in check_pure(source)] == []
 
 
-def test_no_circle_of_imports() -> None:
+def test_no_import_cycles() -> None:
     assert list(check_cycles(PACKAGE)) == []
 
 
@@ -56,7 +56,7 @@ print(*(name for name in ("pyspark", "py4j") if name in sys.modules))
 
 
 @pytest.mark.parametrize("module", [door for door in LIGHT_DOORS if door in MODULES])
-def test_the_doors_for_users_load_neither_spark_nor_what_an_extra_brings(module: str) -> None:
+def test_public_modules_load_neither_spark_nor_packages_of_extras(module: str) -> None:
     run = _loaded_by(module, missing=EXTRAS)
     assert run.returncode == 0, (
         f"import {module} fails without {EXTRAS}; import them where they are used:\n{run.stderr}"
@@ -67,7 +67,7 @@ def test_the_doors_for_users_load_neither_spark_nor_what_an_extra_brings(module:
 
 
 @pytest.mark.parametrize("module", ["data_source", "processor"])
-def test_what_spark_starts_before_any_task_loads_nothing_that_only_tasks_need(module: str) -> None:
+def test_process_started_by_spark_before_any_task_loads_nothing_that_only_tasks_need(module: str) -> None:
     """Spark makes a process each to look at the source, to plan it and to ask which states there are."""
     run = _run(f"import sys, sparkbolt.spark.{module}; print(*(n for n in sys.modules if n.startswith('sparkbolt')))")
     assert run.returncode == 0, run.stderr
@@ -82,7 +82,7 @@ def test_what_spark_starts_before_any_task_loads_nothing_that_only_tasks_need(mo
 
 
 @pytest.mark.parametrize("module", ["daemon", "executor", "source_task", "level_task", "lane_query", "crash_shield"])
-def test_what_runs_on_executors_loads_nothing_of_the_driver(module: str) -> None:
+def test_executor_code_loads_no_driver_module(module: str) -> None:
     run = _run(f"import sys, sparkbolt.spark.{module}; print(*(n for n in sys.modules if n.startswith('sparkbolt')))")
     assert run.returncode == 0, run.stderr
     assert [name for name in run.stdout.split() if name.startswith("sparkbolt.driver")] == []
@@ -111,7 +111,7 @@ def test_what_runs_on_executors_loads_nothing_of_the_driver(module: str) -> None
         ("sparkbolt/helpers.py", "import json"),
     ],
 )
-def test_an_import_against_the_arrows_is_seen(path: str, line: str) -> None:
+def test_an_import_against_the_allowed_direction_is_detected(path: str, line: str) -> None:
     (problem,) = check_rooms(Source(path, line), frozenset())
     assert problem.startswith(f"{path}:{line.count(chr(10)) + 1}: ")
 
@@ -135,14 +135,14 @@ def test_a_clock_or_randomness_in_a_pure_room_is_seen(text: str) -> None:
     assert list(check_pure(Source("sparkbolt/spark/session.py", text))) == []
 
 
-def test_a_library_that_is_not_declared_is_seen() -> None:
+def test_an_undeclared_library_is_detected() -> None:
     text = "import json, zstandard\nfrom google.protobuf import message\nfrom confluent_kafka import Consumer"
     declared = ["protobuf>=6", "confluent-kafka[avro]>=2"]
     (problem,) = check_declared(Source("sparkbolt/connectors/files/plain_file.py", text), declared)
     assert problem.startswith("sparkbolt/connectors/files/plain_file.py:1: imports zstandard")
 
 
-def test_a_circle_of_imports_is_seen_and_a_late_import_breaks_it() -> None:
+def test_an_import_cycle_is_detected_and_a_late_import_breaks_it() -> None:
     a = Source("sparkbolt/base/a.py", "import json\nfrom sparkbolt.base import b")
     b = Source("sparkbolt/base/b.py", "from sparkbolt.base.c import x")
     c = Source("sparkbolt/base/c.py", "import sparkbolt.base.a")

@@ -39,7 +39,7 @@ def test_files_keep_the_rules() -> None:
         (check_module_size, Source("a.py", "x = 1\n" * 601), 601),
     ],
 )
-def test_a_broken_rule_is_seen_at_its_line(rule: Rule, source: Source, line: int) -> None:
+def test_a_broken_rule_is_reported_at_its_line(rule: Rule, source: Source, line: int) -> None:
     (problem,) = rule(source)
     assert problem.startswith(f"{source.path}:{line}: ")
 
@@ -48,7 +48,7 @@ def test_no_line_ends_with_white_space() -> None:
     assert git("grep", "-nI", "--untracked", "-E", r"\s+$", "--", ":!*.svg") == ""
 
 
-def test_nothing_is_committed_that_git_ignores() -> None:
+def test_git_ignored_files_are_not_committed() -> None:
     assert git("ls-files", "--cached", "--ignored", "--exclude-standard") == ""
 
 
@@ -57,7 +57,7 @@ def without_run_bit(root: Path, paths: Iterable[str]) -> list[str]:
     return [path for path in paths if (root / path).read_bytes().startswith(b"#!") != os.access(root / path, os.X_OK)]
 
 
-def test_scripts_have_run_bits(tmp_path: Path) -> None:
+def test_scripts_are_executable(tmp_path: Path) -> None:
     assert without_run_bit(ROOT, SCRIPTS) == []
     (tmp_path / "run").write_text("#!/bin/sh\n")
     (tmp_path / "sourced").write_text("x=1\n")
@@ -65,7 +65,7 @@ def test_scripts_have_run_bits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in SCRIPTS if not path.endswith(".py")])
-def test_scripts_are_correct_bash(path: str) -> None:
+def test_scripts_are_valid_bash(path: str) -> None:
     subprocess.run(["bash", "-n", path], cwd=ROOT, check=True)
 
 

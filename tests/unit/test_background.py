@@ -16,7 +16,7 @@ def test_a_call_returns_its_result() -> None:
     assert within(30.0, lambda: threading.current_thread().name, "asks") == "asks"
 
 
-def test_what_a_call_raises_is_raised_where_it_is_waited_for() -> None:
+def test_exception_of_a_call_is_raised_where_the_call_is_awaited() -> None:
     def leave() -> None:
         raise SystemExit(3)
 
@@ -37,7 +37,7 @@ def test_a_call_that_hangs_is_abandoned() -> None:
     hangs.set()
 
 
-def test_who_gives_up_takes_the_call_from_nobody() -> None:
+def test_cancelling_does_not_stop_a_running_call() -> None:
     go_on = threading.Event()
     future: Future[bool] = in_background(go_on.wait, "asks")
     assert not future.cancel()

@@ -21,7 +21,7 @@ def marks(*done_at: tuple[float, int]) -> list[Mark]:
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py")))
-def test_a_benchmark_can_be_run_as_far_as_its_imports_go(name):
+def test_a_benchmark_runs_as_far_as_its_imports(name):
     pytest.importorskip("pyspark")
     importlib.import_module(f"benchmarks.{name}")
 
@@ -54,7 +54,7 @@ def test_an_aim_is_reached_at_its_limit(aim, value, reached):
     assert Figure("b", "f", (value,), "times", aim).to_json()["reached"] is reached
 
 
-def test_a_figure_is_one_json_object_a_line_with_the_median_of_its_samples(capsys):
+def test_a_figure_is_one_json_object_per_line_with_the_median_of_its_samples(capsys):
     Printer(as_json=True).figure(Figure("b", "f", (1.0, 9.0, 2.0), "s", notes={"words": 3}))
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line) == {
@@ -73,13 +73,13 @@ def test_a_count_may_end_in_k_or_m_and_nothing_else():
         count("20m")
 
 
-def test_a_run_in_which_a_sentence_was_not_done_has_no_latency():
+def test_a_run_with_an_unfinished_sentence_has_no_latency():
     latency = pytest.importorskip("benchmarks.latency", exc_type=ImportError)
     with pytest.raises(RuntimeError, match="5 sentences were done, 210 were due"):
         latency.Seen(latency.Clock(10, 1, start_s=0.0), [(0, 5, 1.0)]).latencies_ms()
 
 
-def test_the_growth_of_a_cost_is_that_of_its_least_samples_over_the_last_decade():
+def test_growth_of_a_cost_is_measured_from_its_least_samples_over_the_last_decade():
     from benchmarks.scale_growth import Axis, Cost
 
     noise = iter([1.0, 1.0, 1.0, 9.0, 1.0, 5.0])

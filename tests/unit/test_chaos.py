@@ -12,7 +12,7 @@ from tests.chaos.books import WORDS_A_LINE, DiamondBooks, Seen
 from tests.chaos.plan import DELAY_SECS_MAX, plan
 
 
-def test_a_seed_gives_the_same_kills_and_twenty_have_every_victim() -> None:
+def test_a_seed_always_gives_the_same_kills_and_twenty_kills_cover_every_victim() -> None:
     kills = list(plan(3, 20))
     assert kills == list(plan(3, 20))
     assert kills != list(plan(4, 20))
@@ -37,7 +37,7 @@ def write(path: Path, rows: list[dict[str, object]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_counters_that_go_back_or_do_not_add_up_are_seen(books: DiamondBooks) -> None:
+def test_counters_that_decrease_or_do_not_add_up_are_detected(books: DiamondBooks) -> None:
     assert books.see(Seen(3, emitted=8, acked=5, failed=1, open=2)) == []
     assert not books.settled
     assert books.see(Seen(3, emitted=8, acked=4, failed=1, open=3)) == [
@@ -52,7 +52,7 @@ def test_counters_that_go_back_or_do_not_add_up_are_seen(books: DiamondBooks) ->
     assert books.settled
 
 
-def test_a_word_counted_too_seldom_too_often_or_twice_is_seen(books: DiamondBooks) -> None:
+def test_a_word_counted_too_seldom_too_often_or_twice_is_detected(books: DiamondBooks) -> None:
     word, true = books.words.most_common(1)[0]
     file = books.directory / "counts" / "part-0.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
@@ -68,7 +68,7 @@ def test_a_word_counted_too_seldom_too_often_or_twice_is_seen(books: DiamondBook
     assert books.check() == ["word 'ghost' was never fed"]
 
 
-def test_a_line_that_was_not_joined_or_joined_twice_is_seen(books: DiamondBooks) -> None:
+def test_a_line_not_joined_or_joined_twice_is_detected(books: DiamondBooks) -> None:
     file = books.directory / "joined" / "part-0.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     write(file, rows[:-1])
@@ -77,7 +77,7 @@ def test_a_line_that_was_not_joined_or_joined_twice_is_seen(books: DiamondBooks)
     assert books.check()[0] == "line 0 was joined 2 times"
 
 
-def test_more_than_was_fed_is_fine_where_a_tree_failed_and_less_never_is(books: DiamondBooks) -> None:
+def test_counts_may_exceed_the_input_after_a_failed_tree_and_never_fall_short(books: DiamondBooks) -> None:
     books.see(Seen(1, emitted=11, acked=10, failed=1))
     word, true = books.words.most_common(1)[0]
     file = books.directory / "counts" / "part-0.jsonl"

@@ -48,13 +48,13 @@ def books(tmp_path: Path) -> KafkaBooks:
     return books
 
 
-def test_what_was_processed_and_committed_is_right(books: KafkaBooks) -> None:
+def test_check_accepts_correctly_processed_and_committed_messages(books: KafkaBooks) -> None:
     assert books.processed == MESSAGES - 1
     assert books.check(DONE, ENDS, [letter_of(POISON)]) == []
     assert books.repeats() == (0, [])
 
 
-def test_an_offset_that_passes_what_is_not_finished_is_wrong(books: KafkaBooks) -> None:
+def test_an_offset_beyond_an_unfinished_message_is_wrong(books: KafkaBooks) -> None:
     part, offset = POISON % KAFKA_PARTITIONS, POISON // KAFKA_PARTITIONS
     assert books.committed({part: Offset(offset)}) == []
     told = f"the committed offsets pass messages that are not finished: {part}@{offset}"
@@ -62,12 +62,12 @@ def test_an_offset_that_passes_what_is_not_finished_is_wrong(books: KafkaBooks) 
     assert books.committed({part: Offset(offset + 1)}, [letter_of(POISON)]) == []
 
 
-def test_an_offset_that_goes_back_is_wrong(books: KafkaBooks) -> None:
+def test_an_offset_that_moves_backwards_is_wrong(books: KafkaBooks) -> None:
     assert books.committed({0: Offset(5)}) == []
     assert books.committed({0: Offset(4)}) == ["the committed offset of messages/0 went back from 5 to 4"]
 
 
-def test_messages_that_were_lost_and_offsets_that_are_not_at_the_end_are_wrong(books: KafkaBooks) -> None:
+def test_check_detects_lost_messages_and_offsets_that_are_not_at_the_end(books: KafkaBooks) -> None:
     write(books.directory / "out-0" / "part-000001-work-0.int64", [79])
     books.look()
     wrong = books.check({**DONE, 2: Offset(3)}, ENDS, [letter_of(POISON)])
@@ -75,7 +75,7 @@ def test_messages_that_were_lost_and_offsets_that_are_not_at_the_end_are_wrong(b
     assert "the group's offset of messages/2 is 3, and the end 10" in wrong
 
 
-def test_after_a_kill_only_what_was_not_committed_may_come_again(books: KafkaBooks) -> None:
+def test_only_uncommitted_messages_may_be_repeated_after_a_kill(books: KafkaBooks) -> None:
     write(books.directory / "given" / "001-78-0.int64", [72, 79])
     books.begins(1, {0: Offset(9), 7: Offset(4, [(8, 9)])})
     assert books.repeats() == (2, [])

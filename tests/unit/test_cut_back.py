@@ -77,9 +77,7 @@ class Logged:
 
 
 @pytest.mark.parametrize(("micro_batches", "oldest"), [(4, -1), (5, -1), (7, -1), (10, 4), (12, 4), (15, 9), (19, 9)])
-def test_a_log_of_commits_that_has_lost_its_end_finds_the_ledger_of_what_is_left(
-    micro_batches: int, oldest: int
-) -> None:
+def test_the_ledger_is_found_from_the_rest_of_a_commit_log_that_lost_its_end(micro_batches: int, oldest: int) -> None:
     logged = Logged(MemoryFiles(), micro_batches)
     files = dict(logged.files.files)
     for last_commit in range(oldest, micro_batches):
@@ -93,7 +91,7 @@ def test_a_log_of_commits_that_has_lost_its_end_finds_the_ledger_of_what_is_left
         assert last_commit + 1 == micro_batches or plan in logged.files.names("plans"), "it may have to run again"
 
 
-def test_a_snapshot_of_what_is_not_committed_any_more_is_not_taken_for_what_runs_in_its_place() -> None:
+def test_a_snapshot_of_a_rolled_back_micro_batch_is_not_used_for_the_one_that_replaces_it() -> None:
     """Without cutting back, a driver that dies behind micro-batch 9 would load what another micro-batch 9 had made."""
     logged = Logged(MemoryFiles(), 10)
     ledger_files.cut_back(logged.files, 7)
@@ -104,7 +102,7 @@ def test_a_snapshot_of_what_is_not_committed_any_more_is_not_taken_for_what_runs
     assert logged.load(9).life == 0, "entries of before, until they are replaced"
 
 
-def test_what_the_ledger_does_not_reach_back_to_is_told_and_nothing_is_removed() -> None:
+def test_commit_older_than_the_ledger_is_reported_and_nothing_is_removed() -> None:
     logged = Logged(MemoryFiles(), 19)
     before = dict(logged.files.files)
     said = "the last commit of Spark's is that of micro-batch 3, and the oldest thing .* was after micro-batch 9"
@@ -155,7 +153,7 @@ class OneByOne(Spout):
         (-1, -1, "5 micro-batches, 0 to 4, have been counted"),
     ],
 )
-def test_what_was_promoted_and_is_not_committed_any_more_is_counted(
+def test_promoted_micro_batches_that_are_no_longer_committed_are_counted(
     last_commit: int, last_offset: int, told: str | None
 ) -> None:
     files = MemoryFiles()
@@ -170,7 +168,7 @@ def test_what_was_promoted_and_is_not_committed_any_more_is_counted(
         assert "again, and what was told of them comes again" in str(found)
 
 
-def test_entries_of_an_earlier_life_that_are_not_replaced_yet_are_not_counted_once_more() -> None:
+def test_entries_of_an_earlier_life_that_are_not_replaced_yet_are_not_counted_again() -> None:
     files = MemoryFiles()
     engine = acking(files, 6, Few())
     engine.last_commit = 1
@@ -181,7 +179,7 @@ def test_entries_of_an_earlier_life_that_are_not_replaced_yet_are_not_counted_on
     assert ledger_files.undone(files, 1, 2) is None
 
 
-def test_records_of_a_queue_that_are_not_given_again_are_counted() -> None:
+def test_records_of_a_queue_that_are_not_redelivered_are_counted() -> None:
     files = MemoryFiles()
     acking(files, 3, OneByOne())
     found = ledger_files.undone(files, 0, 2)
@@ -221,7 +219,7 @@ def checkpoint(tmp_path: Path) -> SparkLogs:
     return SparkLogs(tmp_path)
 
 
-def test_offsets_behind_the_one_that_comes_next_are_removed_since_spark_would_begin_with_the_newest(
+def test_offsets_beyond_the_next_one_are_removed_because_spark_would_begin_with_the_newest(
     checkpoint: SparkLogs, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in (9, 10, 11):
@@ -240,13 +238,13 @@ def test_offsets_behind_the_one_that_comes_next_are_removed_since_spark_would_be
 
 
 @pytest.mark.parametrize("rest", [b"", b"v2\n", b'v2\n{"nextBatchWa', b"\0" * 60])
-def test_a_commit_that_is_not_whole_does_not_count(checkpoint: SparkLogs, rest: bytes) -> None:
+def test_an_incomplete_commit_does_not_count(checkpoint: SparkLogs, rest: bytes) -> None:
     checkpoint.files.write("spark/commits/11", rest)
     checkpoint.cut_back()
     assert checkpoint.left() == (10, 11)
 
 
-def test_an_offset_that_is_not_whole_takes_its_commit_along(checkpoint: SparkLogs) -> None:
+def test_an_incomplete_offset_discards_its_commit_too(checkpoint: SparkLogs) -> None:
     checkpoint.files.write("spark/offsets/12", b"")
     checkpoint.cut_back()
     assert checkpoint.left() == (11, 11), "what was planned and not committed is planned anew"
@@ -256,7 +254,7 @@ def test_an_offset_that_is_not_whole_takes_its_commit_along(checkpoint: SparkLog
     assert checkpoint.left() == (9, 9)
 
 
-def test_before_a_snapshot_replaces_entries_the_commit_of_it_is_on_the_disk(
+def test_the_commit_of_a_snapshot_is_on_disk_before_it_replaces_entries(
     checkpoint: SparkLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
@@ -267,7 +265,7 @@ def test_before_a_snapshot_replaces_entries_the_commit_of_it_is_on_the_disk(
     assert done == ["spark/offsets/11", "spark/commits/11", "ledger/11.snapshot"]
 
 
-def test_a_commit_whose_state_is_empty_does_not_count_and_one_whose_state_is_elsewhere_does(
+def test_a_commit_with_empty_state_does_not_count_and_one_with_state_elsewhere_does(
     checkpoint: SparkLogs, tmp_path: Path
 ) -> None:
     folder = tmp_path / "spark" / "state" / "0" / "1"

@@ -34,7 +34,9 @@ def test_marked(n):
 """
 
 
-def test_a_run_in_two_processes_writes_what_its_tests_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_two_processes_writes_the_files_that_its_tests_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SPARKBOLT_STAGE", "small")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")

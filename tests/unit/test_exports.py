@@ -44,7 +44,7 @@ def not_public_in(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_what_a_door_names_is_there_and_on_a_page_of_the_reference(door: str) -> None:
+def test_every_exported_name_exists_and_is_on_a_reference_page(door: str) -> None:
     names = list(importlib.import_module(door).__all__)
     assert len(names) == len(set(names))
     missing = [name for name in names if not hasattr(importlib.import_module(door), name)]
@@ -55,7 +55,7 @@ def test_what_a_door_names_is_there_and_on_a_page_of_the_reference(door: str) ->
 
 
 @pytest.mark.parametrize("path", READ_BY_USERS)
-def test_what_users_read_imports_from_public_doors_alone(path: str) -> None:
+def test_code_shown_to_users_imports_only_from_public_modules(path: str) -> None:
     wrong = not_public_in(text_of(path))
     assert path in ON_THE_INSIDE or not wrong, f"{path} imports {wrong}; public are the names in __all__ of {[*DOORS]}"
 
@@ -64,13 +64,13 @@ def test_pages_on_the_inside_are_named_only_while_they_need_it() -> None:
     assert all(not_public_in(text_of(page)) for page in ON_THE_INSIDE)
 
 
-def test_everything_that_users_touch_is_at_the_door() -> None:
+def test_everything_that_users_need_is_exported_by_the_package() -> None:
     assert set(sparkbolt.__all__) >= TOUCHED
     assert sorted(sparkbolt.__all__) == sorted(set(sparkbolt.__all__))
 
 
 @pytest.mark.parametrize("name", sorted(set(sparkbolt.__all__)))
-def test_what_is_at_the_door_says_what_it_is(name: str) -> None:
+def test_every_export_has_a_docstring(name: str) -> None:
     thing = getattr(sparkbolt, name)
     assert inspect.getdoc(thing)
     for attribute, member in vars(thing).items() if inspect.isclass(thing) else ():
@@ -78,7 +78,7 @@ def test_what_is_at_the_door_says_what_it_is(name: str) -> None:
             assert inspect.getdoc(member), f"{name}.{attribute}"
 
 
-def test_start_and_run_take_what_those_take_who_do_it() -> None:
+def test_start_and_run_have_the_same_parameters_as_their_implementations() -> None:
     from sparkbolt.control.operable import Operable
     from sparkbolt.faces.cli import program
     from sparkbolt.spark import running_on_spark, starting

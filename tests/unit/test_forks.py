@@ -12,7 +12,7 @@ from sparkbolt.spark.session import _leave_to_this_process
 from sparkbolt.spark.user_calls import Calls
 
 
-def test_a_child_that_comes_back_from_a_call_of_the_driver_ends() -> None:
+def test_a_forked_child_that_returns_from_a_call_of_the_driver_ends() -> None:
     calls = Calls(threading.Condition())
     reads, writes = os.pipe()
     with calls.at("next_tuple of spout 'jobs'"), warnings.catch_warnings():
@@ -23,7 +23,7 @@ def test_a_child_that_comes_back_from_a_call_of_the_driver_ends() -> None:
     assert os.read(reads, 100) == b"parent", "the child has not come as far as this"
 
 
-def test_a_child_that_raises_in_user_code_ends_before_it_is_taken_for_its_parent() -> None:
+def test_a_forked_child_that_raises_in_user_code_ends_before_it_acts_as_its_parent() -> None:
     """In a process of its own, which says of itself that user code is called in it."""
     program = """
 import os, sys

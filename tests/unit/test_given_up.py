@@ -129,7 +129,7 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], Any]],
     return lambda asked: monkeypatch.setattr(Numbers, "reading", staticmethod(asked))
 
 
-def test_what_is_given_up_is_finished_only_when_its_letter_is_durable() -> None:
+def test_given_up_message_is_finished_only_when_its_dead_letter_is_durable() -> None:
     run = Run(Numbers())
     run.grave.away = True
     promotions = run.steps(secs=20)
@@ -194,7 +194,7 @@ def test_a_record_that_is_gone_has_a_letter_all_the_same(reading: Any) -> None:
     assert letter.last.reason == "ValueError: no 3"
 
 
-def test_a_record_that_raises_is_asked_for_a_few_times_and_written_without(reading: Any) -> None:
+def test_a_record_that_raises_is_requested_a_few_times_and_then_written_without_its_content(reading: Any) -> None:
     run = Run(Numbers(), retry=RetryPolicy(max_retries=0))
     run.engine.step()
 
@@ -210,7 +210,7 @@ def test_a_record_that_raises_is_asked_for_a_few_times_and_written_without(readi
     assert "numbers@3 could not be read again: RuntimeError: the disk is broken" in letter.note
 
 
-def test_a_source_that_is_away_is_asked_until_it_is_there(reading: Any) -> None:
+def test_an_unavailable_source_is_asked_until_it_is_available(reading: Any) -> None:
     run = Run(Numbers(5), retry=RetryPolicy(max_retries=0))
     run.engine.step()
 
@@ -225,7 +225,7 @@ def test_a_source_that_is_away_is_asked_until_it_is_there(reading: Any) -> None:
     assert [letter.values() for letter in run.grave.letters] == [[{"n": 3}]]
 
 
-def test_the_message_as_it_came_is_in_the_letter_or_why_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letter_has_the_original_message_or_the_reason_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Numbers, "raw", lambda self, range_: RawMessage(str(range_.start).encode()))
     run = Run(Numbers())
     run.steps()
@@ -237,7 +237,7 @@ def test_the_message_as_it_came_is_in_the_letter_or_why_it_is_not(monkeypatch: p
     assert run.grave.letters[0].note.startswith("the message as it came could not be read: ZeroDivisionError")
 
 
-def test_letters_that_wait_outlive_the_driver_and_the_compaction_of_the_log() -> None:
+def test_waiting_dead_letters_survive_the_driver_and_log_compaction() -> None:
     run = Run(Numbers())
     run.grave.away = True
     run.steps(secs=3)
@@ -288,7 +288,7 @@ def test_a_topology_that_starts_again_without_dead_letters_sets_aside_what_waits
 # Plans.
 
 
-def test_a_plan_takes_so_many_letters_and_the_others_wait() -> None:
+def test_a_plan_takes_a_limited_number_of_letters_and_the_others_wait() -> None:
     waiting = [Retry(1, "s", position, 1, letter="{}") for position in range(LETTERS_PER_PLAN_MAX + 1)]
     entries = letter_entries(waiting, lambda task: 7)
     assert sum(entry.reserved for entry in entries) == LETTERS_PER_PLAN_MAX
@@ -321,7 +321,7 @@ class Jobs(Spout):
         self.heard.append(("fail", message_id))
 
 
-def test_a_desk_of_a_new_life_takes_over_what_waits_for_letters() -> None:
+def test_a_spout_buffer_in_a_new_life_takes_over_the_records_that_wait_for_letters() -> None:
     run = Run(Jobs())
     run.grave.away = True
     run.steps()
@@ -353,7 +353,7 @@ def test_a_test_driver_shows_letters_and_writes_none(tmp_path: Any) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sink_that_is_away_is_not_waited_for_as_often_as_there_are_letters() -> None:
+def test_an_unavailable_sink_is_not_waited_for_once_per_letter() -> None:
     class Grim(BasicBolt):
         def execute(self, tup: Any, collector: Any) -> None:
             raise ValueError("no")

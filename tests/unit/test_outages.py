@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("away_ms", [2_000, 2 * HOUR_MS])
 @pytest.mark.parametrize("error", [ConnectionError, Unavailable])
-def test_a_database_that_is_away_drains_no_source(away_ms: int, error: type[Exception]) -> None:
+def test_an_unavailable_database_drains_no_source(away_ms: int, error: type[Exception]) -> None:
     WORLD.away, WORLD.error = (0, away_ms), lambda n: error("the database is away")
     patience = {} if error is Unavailable else {"outage_patience_secs": 3 * 3600}
     run = Run(topology(**patience))
@@ -42,7 +42,7 @@ def test_a_database_that_goes_away_while_the_last_micro_batch_runs_is_an_outage_
     assert (run.counts.acked, run.counts.set_aside) == (1000, 0)
 
 
-def test_what_is_left_of_a_source_at_its_end_is_bad_and_no_outage() -> None:
+def test_last_failing_records_of_a_source_are_bad_records_and_not_an_outage() -> None:
     WORLD.bad = lambda n: ValueError(f"no {n}") if n % 5 == 0 else None
     run = Run(topology(Log(2000), retry=RetryPolicy(max_retries=5, jitter=0)))
     run.to_the_end()
@@ -51,7 +51,7 @@ def test_what_is_left_of_a_source_at_its_end_is_bad_and_no_outage() -> None:
     assert run.engine.now_ms < 60_000
 
 
-def test_a_source_of_nothing_but_bad_records_ends_when_patience_does() -> None:
+def test_a_source_with_only_bad_records_ends_when_patience_ends() -> None:
     WORLD.bad = lambda n: ValueError(f"no {n}")
     run = Run(topology(Log(300), outage_patience_secs=60, max_attempts=3))
     run.to_the_end()
@@ -66,7 +66,7 @@ def test_a_source_of_nothing_but_bad_records_ends_when_patience_does() -> None:
     assert out.failures >= MICRO_BATCHES_MIN * 10
 
 
-def test_a_burst_of_bad_records_holds_up_good_ones_for_a_probe_only() -> None:
+def test_a_burst_of_bad_records_delays_good_ones_by_one_probe_only() -> None:
     WORLD.bad = lambda n: ValueError("no") if n < 700 else None
     run = Run(topology(Log(5000, first_budget=100), max_attempts=3))
     run.to_the_end()
@@ -115,7 +115,7 @@ def test_records_that_a_spout_cannot_read_are_given_up_at_once_while_it_can_read
     assert (run.counts.acked, run.counts.set_aside, run.counts.retried) == (500, 1500, 0)
 
 
-def test_a_spout_of_nothing_but_unreadable_records_ends_when_patience_does() -> None:
+def test_a_spout_with_only_unreadable_records_ends_when_patience_ends() -> None:
     WORLD.bad = lambda n: ValueError(f"no {n}")
     run = encoded(3000, outage_patience_secs=60)
     run.to_the_end()
@@ -123,7 +123,7 @@ def test_a_spout_of_nothing_but_unreadable_records_ends_when_patience_does() -> 
     assert sorted(letter.position for letter in run.letters) == list(range(3000))
 
 
-def test_kill_9_in_an_outage_neither_resets_nor_loses_anything() -> None:
+def test_kill_9_during_an_outage_neither_resets_nor_loses_anything() -> None:
     WORLD.away = (0, 180_000)
     run = Run(topology(Log(200)))
     kills = 0
@@ -144,7 +144,7 @@ def test_kill_9_in_an_outage_neither_resets_nor_loses_anything() -> None:
     assert (run.counts.acked, run.counts.set_aside) == (200, 0)
 
 
-def test_only_the_spouts_are_slowed_whose_tuples_come_to_the_bolt() -> None:
+def test_only_spouts_that_feed_the_bolt_are_slowed() -> None:
     WORLD.away, WORLD.error = (0, 60_000), lambda n: Unavailable("away")
     builder = TopologyBuilder("two")
     builder.set_spout("orders", Log(1000))
@@ -160,7 +160,7 @@ def test_only_the_spouts_are_slowed_whose_tuples_come_to_the_bolt() -> None:
     assert run.counts.acked == 1000
 
 
-def test_a_bolt_that_is_unavailable_for_a_part_slows_nobody_and_costs_no_attempt() -> None:
+def test_a_bolt_unavailable_for_some_tuples_slows_no_others_and_costs_no_attempt() -> None:
     shard_away = {"is": True}
     WORLD.bad = lambda n: Unavailable("shard 3 is away") if n % 4 == 3 and shard_away["is"] else None
     run = Run(topology(max_attempts=1))
@@ -173,7 +173,7 @@ def test_a_bolt_that_is_unavailable_for_a_part_slows_nobody_and_costs_no_attempt
     assert (run.counts.acked, run.counts.set_aside) == (1000, 0)
 
 
-def test_a_limit_on_what_is_uncommitted_does_not_keep_a_probe_from_its_success() -> None:
+def test_a_limit_on_uncommitted_records_does_not_prevent_the_success_of_a_probe() -> None:
     WORLD.away, WORLD.error = (0, 60_000), lambda n: Unavailable("away")
     run = Run(topology(Log(1000, max_uncommitted=20, first_budget=20), max_spout_pending=5))
     run.to_the_end()
@@ -213,7 +213,7 @@ class Queue(Spout):
 
 
 @pytest.mark.parametrize("retry", [None, RetryPolicy(max_retries=3)])
-def test_a_queue_is_probed_too_whoever_gives_its_messages_again(retry: RetryPolicy | None) -> None:
+def test_a_queue_is_probed_too_when_the_queue_itself_redelivers_its_messages(retry: RetryPolicy | None) -> None:
     WORLD.away, WORLD.error = (0, 120_000), lambda n: Unavailable("away")
     run = Run(topology(Queue(retry=retry)))
     run.to_the_end()
@@ -222,7 +222,7 @@ def test_a_queue_is_probed_too_whoever_gives_its_messages_again(retry: RetryPoli
     assert {what for what, _ in WORLD.heard} == ({"ack"} if retry is not None else {"ack", "fail"})
 
 
-def test_what_is_given_up_of_a_queue_with_a_policy_is_a_letter_and_then_the_queue_hears_that_it_failed() -> None:
+def test_given_up_message_of_a_queue_with_a_policy_is_a_dead_letter_and_then_fails_at_the_queue() -> None:
     WORLD.bad = lambda n: ValueError("no 7") if n == 7 else None
     run = Run(topology(Queue(10, retry=RetryPolicy(max_retries=1))))
     run.to_the_end()

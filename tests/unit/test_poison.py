@@ -24,13 +24,13 @@ def throw(error: BaseException) -> None:
 
 @pytest.mark.parametrize("name", EXCEPTIONS)
 @pytest.mark.parametrize("kind", [Doing, DoingByHand])
-def test_whatever_is_raised_fails_its_tuple(kind: Any, name: str) -> None:
+def test_any_exception_fails_its_tuple(kind: Any, name: str) -> None:
     run(kind(lambda bolt, tup, collector: throw(EXCEPTIONS[name]())))
 
 
 @pytest.mark.parametrize("name", UNSENDABLE)
 @pytest.mark.parametrize("stateless", [True, False])
-def test_a_value_that_cannot_travel_fails_its_tuple(name: str, stateless: bool) -> None:
+def test_an_unserializable_value_fails_its_tuple(name: str, stateless: bool) -> None:
     run(Doing(lambda bolt, tup, collector: UNSENDABLE[name](), stateless=stateless))
 
 
@@ -105,13 +105,13 @@ def moved(bolt: StatefulBolt) -> tuple[list[tuple[int, str]], list[int]]:
 
 
 @pytest.mark.parametrize("hold", [in_both, in_both_inside, under_two_keys])
-def test_a_tuple_that_is_kept_in_two_places_fails(hold: Any) -> None:
+def test_a_tuple_stored_in_two_places_fails(hold: Any) -> None:
     [(number, reason)], acked = moved(Holding(hold))
     assert (number, acked) == (0, [1, 2])
     assert "is held twice" in reason
 
 
-def test_a_tuple_that_is_kept_in_one_place_is_acked_from_there() -> None:
+def test_a_tuple_stored_in_one_place_is_acked_from_there() -> None:
     assert moved(Holding(in_one)) == ([], [0, 1, 2])
 
 

@@ -14,7 +14,7 @@ from tests.unit.outages import _new_world as _new_world
 pytestmark = pytest.mark.slow
 
 
-def test_what_a_bolt_rejects_is_a_dead_letter_at_once() -> None:
+def test_rejected_tuple_becomes_a_dead_letter_at_once() -> None:
     WORLD.bad = lambda n: Reject(f"{n} is no order") if n % 10 == 3 else None
     run = Run(topology(Log(100)))
     run.to_the_end()
@@ -32,7 +32,7 @@ def test_a_bolt_that_rejects_everything_is_not_out() -> None:
     assert (run.phases, run.counts.dead_letters) == ([], 3000)
 
 
-def test_without_a_word_ten_attempts_are_made_over_minutes() -> None:
+def test_ten_attempts_over_minutes_are_made_by_default() -> None:
     WORLD.bad = lambda n: ValueError("no 7") if n == 7 else None
     run = Run(topology(Log(10)))
     run.to_the_end()

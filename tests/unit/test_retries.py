@@ -184,7 +184,7 @@ def test_progress_waits_for_all_tuples_of_a_message() -> None:
     assert run.finished == 20
 
 
-def test_a_failed_message_that_is_gone_from_the_source_is_told_and_passed() -> None:
+def test_a_failed_message_no_longer_in_the_source_is_reported_and_skipped() -> None:
     """[pm-15] Storm asks for it for ever: each fetch is out of range, and it is never cleaned."""
 
     WORLD.fails = lambda number, attempt: number == 4
@@ -198,7 +198,7 @@ def test_a_failed_message_that_is_gone_from_the_source_is_told_and_passed() -> N
     assert run.finished == 20
 
 
-def test_a_message_of_which_no_tuple_is_made_is_finished_at_once() -> None:
+def test_a_message_that_yields_no_tuple_is_finished_at_once() -> None:
     """[pm-19] In Storm it stays pending for ever."""
 
     class Empty(Log):
@@ -210,7 +210,7 @@ def test_a_message_of_which_no_tuple_is_made_is_finished_at_once() -> None:
     assert run.finished == 20
 
 
-def test_a_restart_begins_at_what_was_planned_and_skips_nothing_even_at_position_0() -> None:
+def test_a_restart_resumes_after_the_planned_records_and_skips_nothing_even_at_position_0() -> None:
     """[pm-02, pm-06, pm-07] Storm distrusts a stored 0, and skips a backlog that is longer than maxOffsetBehind."""
     WORLD.fails = lambda number, attempt: number == 0 and attempt < 3
     run = Run(topology(Log(300), retry=FOR_EVER))
@@ -250,7 +250,7 @@ def test_a_spout_is_told_of_its_sources_after_each_promotion_and_after_a_restart
 
 
 @pytest.mark.parametrize("members", [{}, {"tracked": False}, {"dead_letters": print}])
-def test_positions_that_are_gone_when_they_are_read_are_counted_once(members: dict[str, Any]) -> None:
+def test_positions_missing_at_reading_are_counted_once(members: dict[str, Any]) -> None:
     class Cut(Log):
         def records(self, number: int) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
             if number == 3:
@@ -265,7 +265,7 @@ def test_positions_that_are_gone_when_they_are_read_are_counted_once(members: di
 
 
 @pytest.mark.parametrize("members", [{}, {"tracked": False}, {"once": True}])
-def test_a_source_that_is_away_costs_no_attempt_and_nothing_is_lost(members: dict[str, Any]) -> None:
+def test_an_unavailable_source_costs_no_attempt_and_loses_nothing(members: dict[str, Any]) -> None:
     WORLD.away = lambda position, reads: position == 14 and reads <= 6
     run = Run(topology(Log(40, **members), retry=RetryPolicy(max_retries=0, min_backoff=100 * MS, jitter=0)))
     run.until(lambda: run.planned == 20)
@@ -293,7 +293,7 @@ def announced(built: Topology) -> LocalEngine:
     return engine
 
 
-def test_a_source_that_is_away_is_an_error_line_once_an_interval(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_source_logs_one_error_line_per_interval(caplog: pytest.LogCaptureFixture) -> None:
     WORLD.away = lambda position, reads: position == 14 and reads <= 6
     announced(topology(Log(20), retry=PATIENT))
     lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
@@ -303,7 +303,7 @@ def test_a_source_that_is_away_is_an_error_line_once_an_interval(caplog: pytest.
     ]
 
 
-def test_where_nothing_is_tracked_what_a_source_that_is_away_did_not_give_is_lost_and_reported() -> None:
+def test_data_missed_from_an_unavailable_source_is_lost_and_reported_without_tracking() -> None:
     WORLD.away = lambda position, reads: position == 14
     run = Run(topology(Log(20), acker_tasks=0))
     reports: list[str] = []
@@ -315,7 +315,7 @@ def test_where_nothing_is_tracked_what_a_source_that_is_away_did_not_give_is_los
     assert set(WORLD.seen) == set(range(14))
 
 
-def test_what_is_read_once_is_not_given_again_when_it_fails() -> None:
+def test_message_of_a_read_once_spout_is_not_retried_when_it_fails() -> None:
     WORLD.fails = lambda number, attempt: number == 3
     run = Run(topology(Log(20, once=True), retry=FOR_EVER))
     run.to_the_end()
@@ -323,7 +323,7 @@ def test_what_is_read_once_is_not_given_again_when_it_fails() -> None:
     assert run.counts == (1, 0, 1, 0)
 
 
-def test_a_policy_is_that_of_set_spout_else_that_of_the_spout_else_that_of_the_topology() -> None:
+def test_a_policy_comes_from_set_spout_else_from_the_spout_else_from_the_topology() -> None:
     once, twice, thrice = (RetryPolicy(max_retries=retries) for retries in (1, 2, 3))
 
     def policy(of_spout: Any, of_topology: Any, **keyword: Any) -> Any:
@@ -369,7 +369,7 @@ class Inbox(Spout):
         return self.next >= self.count
 
 
-def test_what_waits_in_a_spouts_host_counts_as_pending_and_keeps_the_topology_from_its_end() -> None:
+def test_retries_waiting_in_a_spout_host_count_as_pending_and_keep_the_topology_running() -> None:
     WORLD.fails = lambda number, attempt: number < 3 and attempt == 1
     run = Run(topology(Inbox(retry=PATIENT), max_spout_pending=3))
     run.step()
@@ -405,7 +405,7 @@ def test_a_tree_that_times_out_is_given_again_by_the_policy() -> None:
     assert sorted(WORLD.calls) == [("ack", 0), ("ack", 1)]
 
 
-def test_a_query_that_starts_again_gives_again_what_was_open_and_that_is_no_attempt() -> None:
+def test_a_restarted_query_retries_open_trees_without_counting_an_attempt() -> None:
     WORLD.fails = lambda number, attempt: number == 1
     run = Run(topology(Inbox(2, retry=PATIENT), Hold()))
     run.step()

@@ -33,7 +33,7 @@ def spouts(directory: Path) -> dict[str, PartitionedSpout]:
 
 
 @pytest.mark.parametrize("name", ["lines", "rows", "numbers"])
-def test_the_first_micro_batch_reads_few_whatever_a_bolt_does_with_them(name: str, tmp_path: Path) -> None:
+def test_first_micro_batch_reads_few_messages_whatever_a_bolt_does_with_them(name: str, tmp_path: Path) -> None:
     builder = TopologyBuilder("slow", Config())
     builder.set_spout("spout", spouts(tmp_path)[name])
     builder.set_bolt("count", Count()).shuffle_grouping("spout")

@@ -90,7 +90,7 @@ def ledger_of(driver: TopologyTestDriver) -> Ledger:
 # What stages see.
 
 
-def test_a_traced_message_tells_what_was_kept_and_what_became_of_it_later() -> None:
+def test_a_traced_message_shows_what_was_stored_and_what_happened_to_it_later() -> None:
     with TopologyTestDriver(topology(lambda tup: tup["line"] == "a b")) as driver:
         fed(driver, "a b", "ack")
         assert hops_of(ledger_of(driver).traced) == [
@@ -105,7 +105,7 @@ def test_a_traced_message_tells_what_was_kept_and_what_became_of_it_later() -> N
         assert (story.message_id, story.ended_in, story.why) == ("'a b'", 1, "")
 
 
-def test_a_predicate_that_raises_traces_nothing_and_is_reported_once_a_micro_batch() -> None:
+def test_a_predicate_that_raises_traces_nothing_and_is_reported_once_per_micro_batch() -> None:
     with TopologyTestDriver(topology(lambda tup: tup["nothing"])) as driver:
         fed(driver, "ack")
         assert driver.acked("lines") == ["ack"]
@@ -115,7 +115,7 @@ def test_a_predicate_that_raises_traces_nothing_and_is_reported_once_a_micro_bat
         assert ledger_of(driver).traced == []
 
 
-def test_the_way_of_what_was_emitted_for_kept_tuples_begins_where_they_were_kept() -> None:
+def test_path_of_tuples_emitted_for_kept_tuples_begins_where_those_were_kept() -> None:
     with TopologyTestDriver(topology()) as driver:
         fed(driver, "a", "b", "c", "pair")
         assert len(driver.failed("lines")) == 3
@@ -124,7 +124,7 @@ def test_the_way_of_what_was_emitted_for_kept_tuples_begins_where_they_were_kept
 
 
 @pytest.mark.parametrize("trace", [0.0, 1])
-def test_what_one_stage_tells_is_bounded(trace: float) -> None:
+def test_stories_of_one_stage_are_bounded(trace: float) -> None:
     with TopologyTestDriver(topology(trace, stories_max=10_000)) as driver:
         for n in range(TRACED_MAX + 300):
             driver.feed("lines", {"line": "raise"}, message_id=n)
@@ -149,7 +149,7 @@ def failed(key: int, bolt: str) -> FailedTree:
     return FailedTree(key, "lines", 0, None, None, 1, fail, MessageOutcome.SPOUT, "")
 
 
-def test_stories_of_open_failed_and_acked_trees_are_bounded_and_the_newest_stay() -> None:
+def test_stories_of_open_failed_and_acked_trees_are_bounded_and_the_newest_are_kept() -> None:
     with TopologyTestDriver(topology(1, stories_max=3)) as driver:
         fed(driver, *(f"open{n}" for n in range(5)))
         ledger = ledger_of(driver)
@@ -167,7 +167,7 @@ def test_a_component_that_fails_many_trees_leaves_the_last_ten_stories_of_the_ot
     assert [tree.key for tree in stories.failed] == [*range(2, 12), *range(1910, 2000)]
 
 
-def test_a_snapshot_and_the_log_give_the_same_stories_again() -> None:
+def test_a_snapshot_and_the_log_restore_the_same_stories() -> None:
     made = topology(lambda tup: tup["line"] != "plain", message_timeout_secs=5)
     with TopologyTestDriver(made) as driver:
         fed(driver, "a", "ack", "plain", "b", "raise", "fail", "still here")
@@ -185,7 +185,7 @@ def test_a_snapshot_and_the_log_give_the_same_stories_again() -> None:
         assert ledger.told_keys() == []
 
 
-def test_an_open_tree_tells_who_holds_it_and_how_long_it_is_open() -> None:
+def test_an_open_tree_shows_its_holder_and_how_long_it_has_been_open() -> None:
     with TopologyTestDriver(topology()) as driver:
         fed(driver, "a")
         driver.advance(timedelta(seconds=7))
@@ -254,7 +254,7 @@ class Box:
         self.myself = self
 
 
-def test_held_tuples_are_found_wherever_a_bolt_puts_them_and_each_once() -> None:
+def test_held_tuples_are_each_found_once_wherever_a_bolt_stores_them() -> None:
     origin = Origin("split", 0, "default", ("word",))
     made = [Tuple.of(origin, [str(n)], ((n, 1),)) for n in range(8)]
     attributes = {

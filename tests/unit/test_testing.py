@@ -105,7 +105,7 @@ def test_a_failure_names_the_message_its_cause_and_its_story(driver: TopologyTes
     assert driver.acked("lines") == [3]
 
 
-def test_a_tree_lives_until_its_timeout_and_not_longer_than_a_thirtieth_more(driver: TopologyTestDriver) -> None:
+def test_a_tree_lives_for_its_timeout_and_at_most_a_thirtieth_longer(driver: TopologyTestDriver) -> None:
     driver.feed("lines", {"line": "lost"}, message_id=1)
     driver.advance(timedelta(seconds=29.9))
     assert (driver.pending("lines"), driver.failed("lines")) == ([1], [])
@@ -113,7 +113,7 @@ def test_a_tree_lives_until_its_timeout_and_not_longer_than_a_thirtieth_more(dri
     assert (driver.pending("lines"), driver.failed("lines")) == ([], [...])
 
 
-def test_time_stands_still_unless_it_is_moved() -> None:
+def test_time_does_not_advance_unless_it_is_moved() -> None:
     start = datetime(2020, 2, 29, 12, tzinfo=UTC)
     with TopologyTestDriver(words(), start=start) as driver:
         driver.feed("lines", ["a", "p", 0])
@@ -129,7 +129,7 @@ def test_time_stands_still_unless_it_is_moved() -> None:
         TopologyTestDriver(words(), start=datetime(2020, 1, 1))
 
 
-def test_ticks_come_one_by_one_at_their_times(driver: TopologyTestDriver) -> None:
+def test_ticks_arrive_one_by_one_at_their_times(driver: TopologyTestDriver) -> None:
     begin = int(driver.now.timestamp() * 1000)
     driver.advance(timedelta(seconds=35))
     assert [now_ms - begin for [now_ms] in driver.emitted("ticks")] == [10_000, 20_000, 30_000]
@@ -161,7 +161,7 @@ def test_streams_are_kept_apart_and_reported_errors_kept(driver: TopologyTestDri
         (lambda d: d.acked("count"), KeyError, "has no spout 'count'"),
     ],
 )
-def test_what_does_not_exist_is_an_error_that_says_what_does(
+def test_unknown_name_is_an_error_that_lists_the_existing_ones(
     driver: TopologyTestDriver, feed: Any, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text) as raised:
@@ -169,7 +169,7 @@ def test_what_does_not_exist_is_an_error_that_says_what_does(
     assert str(raised.value) == raised.value.args[0], "as a sentence, and not as the repr of one"
 
 
-def test_state_outlives_a_restart_and_unfinished_messages_do_not(driver: TopologyTestDriver) -> None:
+def test_state_survives_a_restart_and_unfinished_messages_do_not(driver: TopologyTestDriver) -> None:
     driver.feed("lines", {"line": "a a"}, message_id=1)
     driver.feed("lines", {"line": "lost"}, message_id=2)
     driver.run_until_idle()
@@ -227,7 +227,7 @@ def test_a_driver_closes_once_and_can_be_asked_afterwards() -> None:
     assert driver.acked("lines") == [1]
 
 
-def test_a_builder_is_built_and_anything_else_is_refused_in_a_sentence() -> None:
+def test_a_builder_is_built_and_any_other_object_is_refused_in_one_sentence() -> None:
     builder = TopologyBuilder("small")
     builder.set_spout("lines", TextSpout("books/*.txt"))
     builder.set_bolt("split", SplitOrFail()).shuffle_grouping("lines")
@@ -244,7 +244,7 @@ def test_a_builder_is_built_and_anything_else_is_refused_in_a_sentence() -> None
                 use(wrong)  # type: ignore[operator]
 
 
-def test_files_of_bolts_go_into_a_directory_of_the_driver_and_the_real_ones_stay(tmp_path: Path) -> None:
+def test_test_driver_writes_files_of_bolts_to_its_own_directory_and_leaves_the_real_ones(tmp_path: Path) -> None:
     real = tmp_path / "out" / "part-000000-out-0.jsonl"
     real.parent.mkdir()
     real.write_text("precious")
@@ -264,7 +264,7 @@ def test_files_of_bolts_go_into_a_directory_of_the_driver_and_the_real_ones_stay
     assert not other.output_path(tmp_path / "out").exists()
 
 
-def test_messages_that_would_be_sent_are_shown_in_order_and_those_that_cannot_be_made_fail() -> None:
+def test_messages_to_send_are_shown_in_order_and_tuples_without_a_valid_message_fail() -> None:
     builder = TopologyBuilder("sending")
     builder.set_spout("lines", TextSpout("books/*.txt"))
     builder.set_bolt(

@@ -27,7 +27,7 @@ def class_of(spark: Any, name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", PRIVATE_CLASSES)
-def test_the_private_classes_of_spark_are_there(spark: Any, name: str) -> None:
+def test_private_classes_of_spark_exist(spark: Any, name: str) -> None:
     assert OLDEST <= number_of(spark.version) <= NEWEST
     if name.endswith("$"):
         module_of(spark._jvm, name)
@@ -36,15 +36,15 @@ def test_the_private_classes_of_spark_are_there(spark: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PRIVATE_METHODS))
-def test_the_private_methods_of_spark_are_there(spark: Any, name: str) -> None:
+def test_private_methods_of_spark_exist(spark: Any, name: str) -> None:
     there = {method.getName() for method in class_of(spark, name).getMethods()}
     assert set(PRIVATE_METHODS[name]) <= there
 
 
 @pytest.mark.parametrize("name", PRIVATE_OF_A_DATA_FRAME)
-def test_the_private_methods_of_a_data_frame_are_there(spark: Any, name: str) -> None:
+def test_private_methods_of_a_data_frame_exist(spark: Any, name: str) -> None:
     assert callable(getattr(spark.range(1), name))
 
 
-def test_pyspark_starts_its_jvm_by_a_name_of_its_module() -> None:
+def test_pyspark_starts_its_jvm_through_a_name_in_its_module() -> None:
     assert java_gateway.Popen is subprocess.Popen

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.versions]
 LINES, FEED = 600, 200
 
 
-def test_a_checkpoint_goes_from_version_to_version_over_kill_9_and_never_back(tmp_path: Path) -> None:
+def test_a_checkpoint_survives_upgrades_with_kill_9_and_is_never_downgraded(tmp_path: Path) -> None:
     """Counts and windows are exact although each version is killed in the midst of a micro-batch."""
     data, checkpoint = Data(tmp_path, seed=3, lines=LINES), tmp_path / "tracked/checkpoint"
     program = "tests.spark.killed", str(tmp_path)

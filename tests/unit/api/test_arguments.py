@@ -113,7 +113,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "name", "hint"), CASES)
-def test_what_is_of_a_wrong_type_is_refused_by_its_name(kind: type, name: str, hint: Any) -> None:
+def test_argument_of_a_wrong_type_is_refused_by_name(kind: type, name: str, hint: Any) -> None:
     for odd in ODD:
         refused = None
         try:
@@ -127,6 +127,6 @@ def test_what_is_of_a_wrong_type_is_refused_by_its_name(kind: type, name: str, h
 
 
 @pytest.mark.parametrize("kind", GOOD)
-def test_every_argument_is_known_here(kind: type) -> None:
+def test_every_argument_is_covered_by_this_test(kind: type) -> None:
     assert set(GOOD[kind]) <= set(inspect.signature(kind).parameters)
     kind(**GOOD[kind])

@@ -35,7 +35,7 @@ class Preparing(Holding):
 
 
 @pytest.mark.parametrize("cls", [Holding, Preparing])
-def test_an_attribute_of_init_that_cannot_be_kept_as_state_is_a_mistake(cls: Any) -> None:
+def test_an_attribute_set_in_init_that_cannot_be_state_is_a_mistake(cls: Any) -> None:
     builder = words()
     builder.set_bolt("count", cls(lambda word: word)).shuffle_grouping("split")
     mistake = the_mistake(builder)

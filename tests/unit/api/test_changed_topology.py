@@ -130,7 +130,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
-def test_a_bolt_that_keeps_nothing_may_be_fused_or_get_a_tick_later(change: str) -> None:
+def test_a_bolt_without_state_may_later_be_fused_or_get_a_tick(change: str) -> None:
     before, after = CHANGES[change]
     seen = Seen(line(**before))
     engine = seen.engine
@@ -148,7 +148,7 @@ def test_a_bolt_that_keeps_nothing_may_be_fused_or_get_a_tick_later(change: str)
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
-def test_a_plan_of_before_is_run_by_the_topology_as_it_is_now(change: str) -> None:
+def test_a_plan_of_an_earlier_topology_is_run_by_the_current_topology(change: str) -> None:
     before, after = CHANGES[change]
     seen = Seen(line(**before))
     engine = seen.engine
@@ -176,7 +176,7 @@ def test_the_number_of_ackers_may_change(before: int | None, after: int | None, 
     seen.finish()
 
 
-def test_state_that_would_be_looked_for_elsewhere_is_told() -> None:
+def test_state_that_would_move_to_another_place_is_reported() -> None:
     begun = json.loads(json.dumps(lay_out(fork(), 2).placement()))
     assert moved(lay_out(fork(), 2, begun), begun) == []
     assert moved(lay_out(fork(fuse=False), 2, begun), begun) == [
@@ -277,7 +277,7 @@ REFUSED: list[tuple[WindowedBolt, WindowedBolt, list[str]]] = [
 
 
 @pytest.mark.parametrize(("before", "after", "expected"), REFUSED)
-def test_a_window_that_the_stored_tuples_do_not_fit_is_refused(
+def test_a_window_incompatible_with_the_stored_tuples_is_refused(
     before: WindowedBolt, after: WindowedBolt, expected: list[str]
 ) -> None:
     assert window_changes(before, after) == expected
@@ -316,7 +316,7 @@ def test_message_ids_of_a_field_that_was_given_up_drop_nothing_of_another_field(
 
 @pytest.mark.parametrize("change", HARMLESS)
 @pytest.mark.parametrize("back", [False, True])
-def test_other_settings_of_windows_may_change_and_nothing_is_lost_or_shown_twice(change: str, back: bool) -> None:
+def test_other_window_settings_may_change_without_losing_or_repeating_tuples(change: str, back: bool) -> None:
     bolts = [in_event_time().with_key("user"), HARMLESS[change](in_event_time().with_key("user"))]
     first, second = reversed(bolts) if back else bolts
     assert window_changes(first, second) == []

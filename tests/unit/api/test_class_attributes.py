@@ -65,7 +65,7 @@ def built(bolt: BasicBolt) -> None:
     ("bolt", "method", "name"),
     [(Counts(), "execute", "counts"), (Nested(), "execute", "seen"), (OfTheClass(), "flush", "total")],
 )
-def test_a_container_of_the_class_that_a_method_changes_is_refused(bolt: BasicBolt, method: str, name: str) -> None:
+def test_a_class_level_container_that_a_method_changes_is_refused(bolt: BasicBolt, method: str, name: str) -> None:
     with pytest.raises(
         InvalidTopology, match=f"{method} changes '{name}', which its class holds: .*Set self.{name} in prepare"
     ):

@@ -10,7 +10,7 @@ from sparkbolt.api.config import COMPONENT_KEYS, STORM_KEYS, STORM_KEYS_WITHOUT_
 from sparkbolt.errors import ConfigError
 
 
-def test_the_defaults_are_storms_where_storm_has_the_setting() -> None:
+def test_defaults_equal_those_of_storm_if_storm_has_the_setting() -> None:
     config = Config()
     assert (config.message_timeout_secs, config.enable_message_timeouts) == (30, True)
     assert (config.max_spout_pending, config.acker_tasks, config.tick_tuple_freq_secs) == (None, None, None)
@@ -63,23 +63,23 @@ def test_an_unknown_setting_is_refused_with_the_nearest_known_one(key: str, near
         ("fuse", "no"),
     ],
 )
-def test_a_value_that_a_key_cannot_have_is_refused_by_key_expected_and_got(key: str, value: object) -> None:
+def test_an_invalid_value_is_refused_with_its_key_and_the_expected_and_actual_value(key: str, value: object) -> None:
     with pytest.raises(ConfigError, match=rf"^{key}={re.escape(repr(value))}: expected "):
         Config.from_mapping({key: value})
 
 
-def test_no_tracking_is_zero_ackers() -> None:
+def test_zero_ackers_disable_tracking() -> None:
     assert Config(acker_tasks=0).acker_tasks == 0
 
 
-def test_a_components_own_settings_take_the_place_of_the_topologys() -> None:
+def test_settings_of_a_component_override_those_of_the_topology() -> None:
     config = Config(debug=True, max_spout_pending=10)
     own = config.with_component({"topology.max.spout.pending": 3, "tick_tuple_freq_secs": 0.5})
     assert (own.max_spout_pending, own.tick_tuple_freq_secs, own.debug) == (3, 0.5, True)
     assert config.with_component({}) == config
 
 
-def test_a_component_may_set_what_component_keys_names_and_nothing_else() -> None:
+def test_a_component_may_set_only_the_keys_in_component_keys() -> None:
     for field in dataclasses.fields(Config):
         if field.name in COMPONENT_KEYS:
             Config().with_component({field.name: field.default})

@@ -50,11 +50,11 @@ JSON = st.recursive(
 
 
 @given(JSON | st.binary() | st.datetimes(timezones=st.just(dt.UTC)))
-def test_a_value_comes_back_as_it_was(value: Any) -> None:
+def test_a_value_is_restored_unchanged(value: Any) -> None:
     assert restored(json.loads(json.dumps(plain(value)))) == value
 
 
-def test_a_letter_is_one_line_and_comes_back_whole() -> None:
+def test_a_letter_is_one_line_and_is_read_back_complete() -> None:
     raw = RawMessage(b"\xff\n", None, (("h", b"1"), ("h", None)), 17)
     whole = letter(raw=raw, tuples=(("one\ntwo \ud800",), (b"bytes",)), note="n", end=50, message_id="'x'")
     line = whole.to_line()
@@ -74,7 +74,7 @@ def test_the_id_depends_on_the_last_attempt_and_not_on_who_writes_it() -> None:
     assert len(ids | {one.id_in("t", "lines")}) == 5
 
 
-def test_a_row_of_a_stream_has_the_values_and_what_its_fields_ask_for() -> None:
+def test_a_row_of_a_dead_letter_stream_has_the_values_and_details_that_its_fields_ask_for() -> None:
     row = row_of_letter(letter(), {"line": "be"}, ["reason", "line", "story", "position", "attempts"])
     assert row[:2] == ["no", "be"]
     assert row[2]["cause"] == "fail"
@@ -86,7 +86,7 @@ def test_a_row_of_a_stream_has_the_values_and_what_its_fields_ask_for() -> None:
 # Files.
 
 
-def test_letters_are_appended_and_a_repeated_one_counts_once(tmp_path: Path) -> None:
+def test_dead_letters_are_appended_and_a_repeated_one_counts_once(tmp_path: Path) -> None:
     sink = FileDeadLetters(tmp_path / "new" / "dead.jsonl")
     sink.open(None)  # type: ignore[arg-type]  it does not look at it
     sink.write([letter("a"), letter("b")])
@@ -98,7 +98,7 @@ def test_letters_are_appended_and_a_repeated_one_counts_once(tmp_path: Path) -> 
     assert os.stat(sink.path).st_mode & 0o077 == 0, "what failed may be private"
 
 
-def test_a_line_that_a_crash_cut_off_damages_no_other(tmp_path: Path) -> None:
+def test_a_line_truncated_by_a_crash_damages_no_other(tmp_path: Path) -> None:
     path = str(tmp_path / "dead.jsonl")
     Path(path).write_text(letter("a").to_line() + "\n" + letter("b").to_line()[:40])
     append_lines(path, [letter("c").to_line()])
@@ -167,7 +167,7 @@ def mistakes(spout: Any, *streams: str, **settings: Any) -> str:
     return "; ".join(caught.value.mistakes)
 
 
-def test_the_keyword_wins_over_the_spout_and_that_over_the_topology(tmp_path: Path) -> None:
+def test_keyword_overrides_the_spout_and_the_spout_overrides_the_topology(tmp_path: Path) -> None:
     whole = Config(dead_letters=f"file:{tmp_path}/all.jsonl")
     assert built(Lettered(), config=whole).dead_letters == FunctionSink(take), "a function of the class is no method"
     sink = built(Lettered(), dead_letters=f"file:{tmp_path}/own.jsonl", config=whole).dead_letters
@@ -197,7 +197,7 @@ def test_a_stream_that_cannot_carry_dead_letters_is_refused(outputs: Any, said: 
     assert said in mistakes(spout, "dead", dead_letters="stream:dead")
 
 
-def test_a_sink_that_cannot_travel_and_a_bolt_with_dead_letters_are_refused() -> None:
+def test_an_unpicklable_sink_and_a_bolt_with_dead_letters_are_refused() -> None:
     sink = Sink()
     sink.lock = threading.Lock()  # type: ignore[attr-defined]
     assert "cannot be pickled" in mistakes(Lettered(), dead_letters=sink)

@@ -76,7 +76,7 @@ def test_no_grouping_drops_a_row_and_only_all_copies(grouping: Grouping, column:
 
 
 @given(st.integers(0, 60), st.integers(1, 9), st.integers(0, 100), st.integers(1, 50), st.integers(0, 50))
-def test_shuffle_is_a_round_robin_that_goes_on_from_block_to_block(
+def test_shuffle_is_a_round_robin_that_continues_from_block_to_block(
     count: int, n: int, cut: int, sender: int, micro_batch: int
 ) -> None:
     whole = targets_of(ShuffleGrouping(), [""] * count, n, 0, sender, micro_batch)
@@ -157,7 +157,7 @@ def test_partial_key_evens_out_a_skew_that_fields_cannot() -> None:
     assert max(Counter(targets_of(PartialKeyGrouping(["w"]), column, 4)).values()) <= 400
 
 
-def test_all_gives_each_copy_a_slot_of_its_own() -> None:
+def test_all_grouping_gives_each_copy_its_own_slot() -> None:
     emitted = Emitted(1, 0, 0, 3, ("w",), [["a", "b", "c"]])
     assert AllGrouping().deliveries(emitted, [7, 8]) == [Delivery(0, 0, None), Delivery(1, 1, None)]
 
@@ -183,7 +183,7 @@ class Named(Grouping):
         return answer(sender_task) if callable(answer) else answer
 
 
-def test_a_grouping_of_ones_own_may_name_no_task_several_or_one_twice() -> None:
+def test_a_custom_grouping_may_name_no_task_several_tasks_or_one_twice() -> None:
     grouping = Named({"none": [], "one": [8], "both": (8, 7), "twice": np.array([7, 7]), "sender": lambda task: [task]})
     column = pa.array(["none", "one", "both", "twice", "sender"])
     found = rows_of(grouping.deliveries(Emitted(7, 0, 0, 5, ("w",), [column]), [7, 8]), 5)
@@ -215,7 +215,7 @@ class Prepared(Grouping):
         return [self.told[2][0]]
 
 
-def test_each_sender_prepares_a_copy_of_its_own() -> None:
+def test_each_sender_prepares_its_own_copy() -> None:
     original = Prepared()
     own = prepared(original, GroupingContext("t", "a", "b", 1, Config()), "default", [7, 8])
     assert isinstance(own, Prepared)
@@ -236,14 +236,14 @@ class Quiet(BasicBolt):
 
 
 @pytest.mark.parametrize(("grouping", "fused"), [(ShuffleGrouping(), True), (OnlyTheFirst(), False)])
-def test_only_groupings_that_do_not_care_let_a_bolt_be_fused(grouping: Grouping, fused: bool) -> None:
+def test_only_groupings_that_allow_any_task_let_a_bolt_be_fused(grouping: Grouping, fused: bool) -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("lines", GeneratorSpout(lambda: iter([["to"]]), outputs=["w"], count=1))
     builder.set_bolt("quiet", Quiet()).grouping("lines", grouping)
     assert (lay_out(builder.build(), 2).fused_into == {"quiet": "lines"}) == fused
 
 
-def test_none_takes_any_task_and_the_same_again() -> None:
+def test_none_grouping_spreads_over_tasks_and_repeats_its_choice() -> None:
     once = targets_of(NoneGrouping(), [""] * 4000, 4)
     assert once == targets_of(NoneGrouping(), [""] * 4000, 4)
     assert once[10:] == targets_of(NoneGrouping(), [""] * 3990, 4, first=10)

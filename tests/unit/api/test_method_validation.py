@@ -111,7 +111,7 @@ def generator(self: Any, *_: Any) -> Any:
 
 
 @pytest.mark.parametrize("base", [Numbers, Log, Queue, Basic, ByHand, Columns, Async, Window])
-def test_a_component_as_it_should_be_has_no_mistake(base: Any) -> None:
+def test_a_correct_component_has_no_mistake(base: Any) -> None:
     assert mistakes(base()) == []
 
 

@@ -41,13 +41,13 @@ FINE = Health(got=40, raised=10)
         ([Health(got=1000, raised=300, trailing=120), *[Health(got=120, raised=120)] * 3], Phase.OUT),
     ],
 )
-def test_a_bolt_is_out_when_it_says_so_or_fails_nearly_everything_for_long_enough(
+def test_a_bolt_is_out_when_it_raises_unavailable_or_fails_nearly_everything_for_long_enough(
     healths: list[Health], phase: Phase
 ) -> None:
     assert after(*healths).phase is phase
 
 
-def test_a_bolt_that_is_out_is_probed_ever_more_rarely_until_it_takes_something() -> None:
+def test_a_bolt_that_is_out_is_probed_less_and_less_often_until_it_accepts_a_tuple() -> None:
     out = after(AWAY)
     waits = []
     for _ in range(10):

@@ -22,7 +22,7 @@ def test_waits_double_from_the_first_failure_up_to_the_longest() -> None:
 
 
 @pytest.mark.parametrize("failures", [1, 62, 63, 64, 65, 10_000])
-def test_a_wait_never_becomes_too_long_however_often_it_failed(failures: int) -> None:
+def test_a_wait_stays_bounded_after_any_number_of_failures(failures: int) -> None:
     assert RetryPolicy(jitter=0).delay_ms(failures, 7) <= 30_000
     assert at_once(3).delay_ms(failures, 7) == 0
 
@@ -40,7 +40,7 @@ def test_chance_takes_at_most_its_share_and_is_drawn_from_the_tree(
     assert delay == decode(RetryPolicy, encode(policy)).delay_ms(failures, key)
 
 
-def test_what_failed_together_does_not_come_back_together() -> None:
+def test_messages_that_failed_together_are_not_retried_together() -> None:
     policy = RetryPolicy(min_backoff=1000 * MS, jitter=0.5)
     delays = [policy.delay_ms(1, key) for key in range(1000)]
     assert len(set(delays)) > 300
@@ -48,7 +48,7 @@ def test_what_failed_together_does_not_come_back_together() -> None:
     assert [policy.delay_ms(1, key) for key in range(1000)] == delays
 
 
-def test_a_message_is_given_again_as_often_as_the_policy_says() -> None:
+def test_a_message_is_retried_as_often_as_the_policy_allows() -> None:
     assert [RetryPolicy(max_retries=2).allows(failures) for failures in (1, 2, 3)] == [True, True, False]
     assert not RetryPolicy(max_retries=0).allows(1)
     assert RetryPolicy().allows(10**9)
@@ -63,6 +63,6 @@ def test_a_message_is_given_again_as_often_as_the_policy_says() -> None:
         ({"jitter": "0.5"}, "jitter='0.5': expected a share from 0 to 1"),
     ],
 )
-def test_a_policy_that_cannot_be_meant_is_refused(wrong: dict[str, Any], text: str) -> None:
+def test_a_nonsensical_policy_is_refused(wrong: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         RetryPolicy(**wrong)

@@ -103,7 +103,7 @@ class Delegating(Counting):
 
 
 @pytest.mark.parametrize("tested", [Wrapped, Lambda, Named, Helped, Slotted, Delegating])
-def test_what_is_stored_behind_the_back_of_a_method_is_kept(tested: type[BoltBase]) -> None:
+def test_attribute_stored_indirectly_is_kept(tested: type[BoltBase]) -> None:
     assert keeps_state(tested())
     driver = run(tested(), fails=False)
     assert [thing for _, thing in driver.emitted("bolt")] == list(range(1, 28))
@@ -137,6 +137,6 @@ def function(tup: Any) -> Any:
     yield [tup["n"]]
 
 
-def test_a_bolt_that_only_reads_itself_keeps_nothing() -> None:
+def test_a_bolt_that_only_reads_its_attributes_has_no_state() -> None:
     assert not keeps_state(Plain())
     assert not keeps_state(function)

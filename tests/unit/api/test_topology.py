@@ -89,7 +89,7 @@ def test_streams_and_subscriptions_are_numbered_by_names_whatever_the_order_of_d
         one.stream_index("a", "x")
 
 
-def test_function_bolts_stateless_ones_and_those_that_store_nothing_keep_nothing() -> None:
+def test_function_bolts_stateless_bolts_and_bolts_that_store_nothing_keep_no_state() -> None:
     keeping = [keeps_state(c) for c in (upper, Stateless(), Split(), Storing(), Lines())]
     assert keeping == [False, False, False, True, False]
 

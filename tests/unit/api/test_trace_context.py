@@ -23,11 +23,11 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         (PARENT.encode()[:-1], None),
     ],
 )
-def test_a_header_is_taken_as_the_specification_says(value: bytes | str | None, found: str | None) -> None:
+def test_a_header_is_parsed_as_specified(value: bytes | str | None, found: str | None) -> None:
     assert traceparent_of([("other", b"x"), ("TraceParent", value)]) == found
 
 
-def test_a_parent_is_written_with_its_hop_and_read_again() -> None:
+def test_a_parent_is_written_with_its_hop_and_read_back() -> None:
     hop = Hop(1, 12, 34, 0, "lines", 0, emitted=(("line", 1),), trace_parent=PARENT)
     assert decode(Hop, encode(hop)) == hop
 

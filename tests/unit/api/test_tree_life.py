@@ -12,7 +12,7 @@ from sparkbolt.api.tree_life import ENDS, TRANSITIONS, Transition, TreeState, ma
 ENDED = {TreeState.ACKED, TreeState.VOID, TreeState.RETRIED, TreeState.SET_ASIDE, TreeState.RETURNED}
 
 
-def test_every_state_is_reached_from_the_beginning_and_leads_to_an_end() -> None:
+def test_every_state_is_reachable_from_the_first_and_leads_to_an_end() -> None:
     reached: set[TreeState | None] = {None}
     while True:
         more = {step.after for step in TRANSITIONS if step.before in reached}
@@ -25,7 +25,7 @@ def test_every_state_is_reached_from_the_beginning_and_leads_to_an_end() -> None
 
 
 @pytest.mark.parametrize("step", TRANSITIONS, ids=lambda step: f"{step.before}-{step.after}")
-def test_a_step_names_code_that_is_there(step: Transition) -> None:
+def test_a_step_names_existing_code(step: Transition) -> None:
     parts = step.where.split(".")
     for cut in range(len(parts) - 1, 0, -1):
         try:
@@ -37,7 +37,7 @@ def test_a_step_names_code_that_is_there(step: Transition) -> None:
     raise AssertionError(step.where)
 
 
-def test_what_has_ended_stays_ended() -> None:
+def test_ended_tree_stays_ended() -> None:
     for end in ENDED:
         assert not any(may_become(end, state) for state in TreeState if state != end)
     assert not may_become(TreeState.BEGUN, TreeState.FAILED), "it has failed before it was failing"

@@ -42,7 +42,7 @@ def test_an_unknown_stream_is_a_mistake() -> None:
     assert "which 'lines' does not declare: it declares ['default', 'odd', 'named']" in the_mistake(builder)
 
 
-def test_a_field_of_another_stream_is_a_mistake_though_storm_lets_it_pass() -> None:
+def test_a_field_of_another_stream_is_a_mistake_although_storm_allows_it() -> None:
     builder = words()
     builder.set_bolt("count", Count()).fields_grouping("lines", ["why"])
     assert the_mistake(builder).startswith("bolt 'count': it groups stream 'default' of 'lines' by 'why', which")
@@ -61,20 +61,20 @@ def test_an_id_given_twice_is_a_mistake() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "__x", "a/b", "a.b", "a:b", "a\\b", 7, None, ["x"]])
-def test_a_name_that_cannot_be_one_is_a_mistake(name: Any) -> None:
+def test_an_invalid_name_is_a_mistake(name: Any) -> None:
     builder = words()
     builder.set_bolt(name, Count()).shuffle_grouping("split")
     assert the_mistake(builder).startswith(f"bolt {name!r}: its id: ")
     assert the_mistake(words(name)).startswith("the topology's name: ")
 
 
-def test_direct_grouping_wants_a_direct_stream() -> None:
+def test_direct_grouping_requires_a_direct_stream() -> None:
     builder = words()
     builder.set_bolt("count", Count()).direct_grouping("split")
     assert "the stream is not declared as Direct([...])" in the_mistake(builder)
 
 
-def test_a_direct_stream_wants_direct_grouping() -> None:
+def test_a_direct_stream_requires_direct_grouping() -> None:
     builder = words()
     builder.set_bolt("count", Count()).all_grouping("lines", "named")
     assert "with all, but the stream is direct, expected direct_grouping" in the_mistake(builder)
@@ -90,7 +90,7 @@ def test_a_bolt_that_subscribes_to_nothing_is_a_mistake() -> None:
     assert the_mistake(builder).startswith("bolt 'count': it subscribes to nothing")
 
 
-def test_a_cycle_is_a_mistake_that_shows_the_way_once() -> None:
+def test_a_cycle_is_a_mistake_that_shows_the_path_once() -> None:
     builder = words()
     builder.set_bolt("a", Split()).shuffle_grouping("split").shuffle_grouping("c")
     builder.set_bolt("b", Split()).shuffle_grouping("a")
@@ -125,7 +125,7 @@ def test_a_grouping_that_cannot_be_pickled_is_a_mistake() -> None:
         (7, "got int, expected an instance of a bolt class"),
     ],
 )
-def test_what_is_no_bolt_is_a_mistake(wrong: Any, why: str) -> None:
+def test_object_that_is_not_a_bolt_is_a_mistake(wrong: Any, why: str) -> None:
     builder = words()
     builder.set_bolt("b", wrong).shuffle_grouping("lines")
     builder.set_bolt("after", Split()).fields_grouping("b", ["word"])
@@ -141,7 +141,7 @@ def test_what_is_no_bolt_is_a_mistake(wrong: Any, why: str) -> None:
         ("", "expected a non-empty str"),
     ],
 )
-def test_a_name_that_no_file_can_have_is_refused(name: str, why: str) -> None:
+def test_a_name_invalid_for_a_file_is_refused(name: str, why: str) -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("log", Log())
     builder.set_bolt(name, Count()).shuffle_grouping("log")
@@ -149,7 +149,7 @@ def test_a_name_that_no_file_can_have_is_refused(name: str, why: str) -> None:
         builder.build()
 
 
-def test_a_second_subscription_to_the_same_stream_is_a_mistake_though_storm_replaces_in_silence() -> None:
+def test_a_second_subscription_to_a_stream_is_a_mistake_although_storm_silently_replaces_the_first() -> None:
     builder = words()
     builder.set_bolt("count", Count()).shuffle_grouping("split").fields_grouping("split", ["word"])
     assert "bolt 'count': it subscribes twice to stream 'default' of 'split'" in the_mistake(builder)

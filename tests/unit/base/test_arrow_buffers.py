@@ -25,13 +25,13 @@ def there_and_back(column, before=b""):
 
 
 @given(INTS, st.sampled_from(SMALL), st.sampled_from([b"", b"12345678"]))
-def test_numbers_come_back_with_their_type(values, kind, before):
+def test_numbers_keep_their_type(values, kind, before):
     column = pa.array(values, kind)
     assert there_and_back(column, before).equals(column)
 
 
 @given(TEXTS, st.sampled_from([pa.string(), pa.large_string()]))
-def test_texts_come_back(values, kind):
+def test_texts_survive_a_round_trip(values, kind):
     column = pa.array(values, kind)
     back = there_and_back(column)
     assert back.equals(column)
@@ -47,11 +47,11 @@ def test_dictionaries_come_back_with_their_indices_and_values(values):
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=20))
-def test_booleans_come_back(values):
+def test_booleans_are_restored(values):
     assert there_and_back(pa.array(values)).to_pylist() == values
 
 
-def test_only_what_the_rows_need_travels():
+def test_only_data_that_the_rows_need_is_sent():
     text = pa.py_buffer(b"to be or not to be")
     offsets = pa.py_buffer(np.array([0, 2, 5, 5, 5], dtype=np.int32))
     column = pa.StringArray.from_buffers(2, offsets, text)
@@ -70,20 +70,20 @@ def test_only_what_the_rows_need_travels():
     ],
     ids=str,
 )
-def test_what_is_not_plain_is_left_to_arrow(column):
+def test_columns_that_are_not_plain_are_left_to_arrow(column):
     assert to_buffers(column) is None
     frame = decode(encode(Frame(1, 0, 0, 0, len(column), [column, ["x"] * len(column), column]), Moment(0, 0)))
     assert frame.columns[0].equals(column)
     assert frame.columns[2].type == column.type
 
 
-def test_bare_pickled_and_other_columns_of_a_frame_keep_their_places():
+def test_plain_pickled_and_other_columns_of_a_frame_keep_their_positions():
     columns = [pa.array([1, None]), ["a", 2], pa.array(["b", "c"]), pa.array([[1], []]), (None, b"")]
     frame = decode(encode(Frame(1, 0, 0, 0, 2, columns), Moment(0, 0)))
     assert [list(map(str, column)) for column in frame.columns] == [list(map(str, column)) for column in columns]
 
 
-def test_a_column_that_is_cut_off_is_refused():
+def test_a_truncated_column_is_refused():
     shapes, buffers = all_to_buffers([pa.array(["to be", "or not"])])
     data = b"".join(buffers)
     with pytest.raises(InvariantError, match="cut off"):

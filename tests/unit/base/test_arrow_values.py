@@ -128,7 +128,7 @@ def same(value: Any, back: Any, kind: Any) -> bool:
 
 @settings(deadline=None, max_examples=200)
 @given(data=st.data(), kind=kinds)
-def test_a_value_is_read_back_as_it_was_or_it_alone_is_refused(data: st.DataObject, kind: Any) -> None:
+def test_a_value_is_read_back_unchanged_or_is_refused_alone(data: st.DataObject, kind: Any) -> None:
     values = data.draw(st.lists(values_of(kind), max_size=6))
     good = [value for value in values if fits(value, kind)]
     column = array_of(good, kind)
@@ -142,7 +142,7 @@ def test_a_value_is_read_back_as_it_was_or_it_alone_is_refused(data: st.DataObje
 
 @settings(deadline=None, max_examples=200)
 @given(values=st.lists(safe | st.lists(safe, max_size=2) | st.dictionaries(st.sampled_from("ab"), safe), max_size=4))
-def test_a_column_whose_type_follows_its_values_holds_each_of_them(values: list[Any]) -> None:
+def test_a_column_with_a_type_inferred_from_its_values_holds_each_of_them(values: list[Any]) -> None:
     try:
         column = inferred_array(values)
     except TypeError:

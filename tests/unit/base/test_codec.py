@@ -68,7 +68,7 @@ def test_a_sparse_record_has_no_field_that_equals_its_default() -> None:
         (Whole, {"best": None}, "the value has no parts"),
     ],
 )
-def test_a_value_that_does_not_fit_is_named_with_its_place(kind: Any, value: Any, wrong: str | None) -> None:
+def test_a_value_that_does_not_fit_is_named_with_its_position(kind: Any, value: Any, wrong: str | None) -> None:
     if wrong is None:
         decode(kind, value)
     else:
@@ -98,6 +98,6 @@ class Late(TypedDict):
     at: NotRequired[set[int]]
 
 
-def test_a_type_without_a_form_is_refused() -> None:
+def test_a_type_without_a_json_form_is_refused() -> None:
     with pytest.raises(TypeError, match="has no form in JSON"):
         decode(Late, {})

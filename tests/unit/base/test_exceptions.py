@@ -13,7 +13,7 @@ def thrown(text: str, cause: Any = None) -> Any:
     return SimpleNamespace(getCause=lambda: cause, toString=lambda: text)
 
 
-def test_an_exception_of_the_jvm_says_why_by_its_innermost_cause() -> None:
+def test_an_exception_of_the_jvm_is_explained_by_its_innermost_cause() -> None:
     error = ValueError("An error occurred while calling o364.parquet.")
     assert cause_in_jvm(error) is None
     inner = thrown("java.io.IOException: Mkdirs failed to create file:/proc/nowhere\n and more")

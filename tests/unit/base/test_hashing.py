@@ -77,9 +77,7 @@ def test_a_list_column_is_its_values_one_by_one(column: list[Any]) -> None:
     ],
 )
 @given(data=st.data())
-def test_an_arrow_column_is_its_values_one_by_one_in_whatever_form(
-    data: st.DataObject, strategy: Any, kind: Any
-) -> None:
+def test_an_arrow_column_of_any_form_is_its_values_one_by_one(data: st.DataObject, strategy: Any, kind: Any) -> None:
     column = data.draw(st.lists(st.none() | strategy, max_size=12))
     array = pa.array(column, kind)
     expected = [hash_value(value) for value in column]
@@ -163,7 +161,7 @@ def test_another_process_with_another_hash_seed_gives_the_same_numbers(seed: str
     assert ran.stdout.strip() == str(hash_column(column).tolist())
 
 
-def test_the_numbers_are_fixed_for_ever() -> None:
+def test_numbers_never_change() -> None:
     assert hash_value(0) == mix64(mix64(3))
     assert [hash_value(value) for value in ("word", b"word", 7, 0.5)] == FIXED
 
@@ -171,7 +169,7 @@ def test_the_numbers_are_fixed_for_ever() -> None:
 FIXED = [10128874078468575823, 7337493614753737953, 8670951357300865476, 9993062656235191310]
 
 
-def test_numbers_of_neighbours_spread_evenly() -> None:
+def test_numbers_of_adjacent_keys_spread_evenly() -> None:
     for column in (np.arange(64_000), [f"user-{n}" for n in range(64_000)], np.arange(64_000) / 8):
         counts = np.bincount((hash_column(column) >> np.uint64(58)).astype(np.int64), minlength=64)
         assert 800 < counts.min() <= counts.max() < 1200

@@ -50,7 +50,7 @@ def test_edges_do_not_depend_on_how_wide_ordinals_are(kind: type) -> None:
 
 
 @given(st.lists(st.tuples(ANY64, st.integers(1, 9000)), max_size=5), st.integers(0, (1 << 32) - 1), ANY64)
-def test_runs_have_the_edges_of_single_deliveries(runs: list[tuple[int, int]], first: int, salt: int) -> None:
+def test_edges_of_runs_equal_those_of_single_deliveries(runs: list[tuple[int, int]], first: int, salt: int) -> None:
     lengths = [length for _, length in runs]
     parents, starts = np.array([parent for parent, _ in runs], np.uint64), np.cumsum([0, *lengths])[:-1]
     edges = edges_of_runs(parents, starts, sum(lengths), first, salt)
@@ -71,7 +71,7 @@ def test_arrays_that_are_parts_of_others_have_the_same_ids() -> None:
 
 
 @given(st.lists(st.lists(ANY64, min_size=1, max_size=4), max_size=8))
-def test_each_run_has_the_xor_of_its_own(runs: list[list[int]]) -> None:
+def test_each_run_has_its_own_xor(runs: list[list[int]]) -> None:
     starts = np.cumsum([0, *map(len, runs)])[:-1]
     whole = np.array([number for run in runs for number in run], dtype=np.uint64)
     assert xor_of_runs(whole, starts).tolist() == [np.bitwise_xor.reduce(np.array(run, np.uint64)) for run in runs]
@@ -91,7 +91,7 @@ class Chosen(Grouping):
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12).map(sorted), st.sampled_from([0, 3]), st.data())
-def test_ordinals_that_count_on_within_a_task_give_each_delivery_an_edge_of_its_own(
+def test_continuous_ordinals_within_a_task_give_each_delivery_its_own_edge(
     of: list[int], first: int, data: st.DataObject
 ) -> None:
     rows = data.draw(st.lists(st.integers(0, len(of) - 1), unique=True))

@@ -49,7 +49,7 @@ def columns(intervals: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np
 
 
 @given(ANY, ANY)
-def test_a_union_has_what_is_in_any_and_is_in_order(one: list[Interval], other: list[Interval]) -> None:
+def test_a_union_is_sorted_and_has_the_members_of_both_sides(one: list[Interval], other: list[Interval]) -> None:
     found = union(one, other)
     assert members(found) == members(one) | members(other)
     assert in_order(found)
@@ -57,7 +57,7 @@ def test_a_union_has_what_is_in_any_and_is_in_order(one: list[Interval], other: 
 
 
 @given(ANY, st.lists(st.integers(-2, 50)))
-def test_numbers_that_are_added_join_what_they_meet(one: list[Interval], numbers: list[int]) -> None:
+def test_added_numbers_join_adjacent_intervals(one: list[Interval], numbers: list[int]) -> None:
     starts, ends = (list(column) for column in zip(*union(one), strict=True)) if one else ([], [])
     known = members(one)
     for number in numbers:
@@ -69,7 +69,7 @@ def test_numbers_that_are_added_join_what_they_meet(one: list[Interval], numbers
 
 
 @given(ASCENDING, ASCENDING)
-def test_what_is_subtracted_is_gone_and_nothing_else(one: list[Interval], gone: list[Interval]) -> None:
+def test_subtraction_removes_exactly_the_given_members(one: list[Interval], gone: list[Interval]) -> None:
     left = subtract(one, gone)
     assert members(left) == members(one) - members(gone)
     assert left == sorted(left)
@@ -93,7 +93,7 @@ def test_the_first_number_outside_is_the_first_that_is_in_none(position: int, on
 
 
 @given(ANY, st.integers(0, 80))
-def test_gaps_are_what_lies_between(one: list[Interval], end: int) -> None:
+def test_gaps_are_the_ranges_between_intervals(one: list[Interval], end: int) -> None:
     ascending = sorted(one)
     found = gaps(*columns(ascending), end, limit=99)
     inside = members(one)
@@ -110,6 +110,6 @@ def test_the_size_is_the_number_of_members(one: list[Interval]) -> None:
 
 
 @given(ASCENDING)
-def test_a_file_with_both_ends_gives_the_same_intervals_again(one: list[Interval]) -> None:
+def test_a_file_with_inclusive_ends_restores_the_same_intervals(one: list[Interval]) -> None:
     assert from_inclusive(to_inclusive(one)) == one
     assert {number for first, last in to_inclusive(one) for number in range(first, last + 1)} == members(one)

@@ -51,7 +51,7 @@ class Overfull(BasicBolt):
         collector.emit([1, 2])
 
 
-def test_what_the_users_code_calls_is_shown_and_nothing_of_sparkbolt() -> None:
+def test_traceback_shows_calls_of_user_code_and_nothing_of_sparkbolt() -> None:
     lines = reported(Raises())
     assert not any("sparkbolt/" in line or "During handling" in line for line in lines)
     assert '        json.loads(tup["word"])'.strip() in [line.strip() for line in lines]

@@ -17,7 +17,7 @@ EVERY: list[Word] = [*Cause, *MessageOutcome]
 
 
 @pytest.mark.parametrize("word", EVERY, ids=str)
-def test_a_word_is_its_text_wherever_it_is_seen(word: Word) -> None:
+def test_a_word_behaves_as_its_text_everywhere(word: Word) -> None:
     text = word.value
     assert type(text) is str
     assert word == text
@@ -30,7 +30,7 @@ def test_a_word_is_its_text_wherever_it_is_seen(word: Word) -> None:
     assert hash_value(word) == hash_value(text)
 
 
-def test_fails_travel_as_texts_and_come_back_with_their_causes() -> None:
+def test_failures_are_sent_as_text_and_restored_with_their_causes() -> None:
     fails = [Fail(7, "count", 1, cause, "no", 3) for cause in (*Cause, Cause.of("quarrelled"))]
     data = encode_partials(Partials(fails=fails))
     assert b'"dead letter"' in data

@@ -53,7 +53,7 @@ def drain(spout: GeneratorSpout, parallelism: int, budget: int) -> list[object]:
 
 
 @given(parallelism=st.integers(1, 4), budget=st.integers(1, 60), shared=st.booleans())
-def test_every_item_comes_once(parallelism: int, budget: int, shared: bool) -> None:
+def test_every_item_is_read_once(parallelism: int, budget: int, shared: bool) -> None:
     spout = GeneratorSpout(share if shared else alone, outputs=["n"])
     assert sorted(drain(spout, parallelism, budget)) == list(range(50))  # type: ignore[type-var]
 
@@ -64,7 +64,7 @@ def test_a_count_ends_an_infinite_generator_and_the_driver_runs_nothing() -> Non
     assert not spout._ahead
 
 
-def test_an_infinite_generator_is_planned_as_far_as_wanted() -> None:
+def test_an_infinite_generator_is_planned_as_far_as_requested() -> None:
     spout = GeneratorSpout(for_ever, outputs=["n"])
     spout.open(context(1))
     assert spout.next_ranges({"generator-0": 100}, 10) == [Range(0, "generator-0", 100, 110)]
@@ -111,5 +111,5 @@ class Numbers(GeneratorSpout):
         self._mine = 7
 
 
-def test_what_a_subclass_stores_for_itself_travels_to_executors() -> None:
+def test_attributes_of_a_subclass_are_sent_to_executors() -> None:
     assert pickle.loads(pickle.dumps(Numbers()))._mine == 7

@@ -63,7 +63,7 @@ def opened(**config: Any) -> tuple[Tray, Collector, Callable[[], None]]:
     return tray, collector, lambda: tray.next_tuple(collector)
 
 
-def test_with_a_policy_a_failure_that_is_told_means_that_the_message_is_given_up() -> None:
+def test_reported_failure_with_a_policy_means_that_the_message_is_given_up() -> None:
     tray, _, call = opened(retry=RetryPolicy(max_retries=2))
     tray._waiting.append((1, ["a"]))
     call()
@@ -71,7 +71,7 @@ def test_with_a_policy_a_failure_that_is_told_means_that_the_message_is_given_up
     assert tray._heard == [("given up", 1)]
 
 
-def test_a_message_is_given_again_from_memory_and_then_given_up() -> None:
+def test_a_message_is_retried_from_memory_and_then_given_up() -> None:
     @bolt(outputs=[])
     def refuse(tup: Any) -> None:
         raise ValueError(tup["text"])
@@ -116,7 +116,7 @@ def test_nothing_is_taken_beyond_max_spout_pending() -> None:
     assert tray._asked == [3, 1]
 
 
-def test_a_bad_message_is_given_up_at_once_and_holds_up_nobody() -> None:
+def test_a_bad_message_is_given_up_at_once_and_blocks_no_other() -> None:
     tray, collector, call = opened()
     tray._waiting.extend([BadMessage(1, "not json"), (2, ["b"])])
     call()
@@ -125,7 +125,7 @@ def test_a_bad_message_is_given_up_at_once_and_holds_up_nobody() -> None:
     assert collector.reported == ["Tray: message 1 is given up: not json"]
 
 
-def test_a_message_that_does_not_fit_the_fields_is_given_up_and_those_behind_it_are_not_forgotten() -> None:
+def test_a_message_that_does_not_fit_the_fields_is_given_up_and_later_ones_are_kept() -> None:
     @bolt(outputs=[])
     def hold(tup: Any) -> None: ...
 
@@ -182,7 +182,7 @@ def test_verdicts_for_messages_of_a_lost_connection_are_dropped_and_counted(capl
     assert (tray.dropped, tray.open_messages) == (2, 1)
 
 
-def test_a_connection_whose_thread_has_ended_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_with_an_ended_thread_does_not_count_as_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Link, "_io_connect", lambda self: 1 / 0)
     spout = RabbitMQSpout("amqp://ann:secret@localhost/", "jobs")
     spout.open(TopologyContext("t", "jobs", 0, 1, 1, Config()))
@@ -219,7 +219,7 @@ def test_bytes_become_values(value: Any, outputs: list[str], body: bytes, values
         (lambda body: 1 / len(body), ["n"], b"", "not decodable: ZeroDivisionError"),
     ],
 )
-def test_what_cannot_be_decoded_says_why(value: Any, outputs: list[str], body: bytes, why: str) -> None:
+def test_decoding_error_says_why(value: Any, outputs: list[str], body: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Decoder(value, outputs)(body)
 
@@ -242,7 +242,7 @@ def test_wrong_arguments_are_refused_without_showing_the_password(arguments: dic
     assert "secret" not in str(raised.value)
 
 
-def test_no_more_is_taken_of_a_queue_than_there_is_use_for() -> None:
+def test_no_more_is_taken_from_a_queue_than_is_needed() -> None:
     tray, collector, call = opened()
     tray._waiting.extend([(number, ["a"]) for number in range(100)])
     collector.room = 7

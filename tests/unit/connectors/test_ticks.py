@@ -61,20 +61,20 @@ def executed(bolt: Any) -> int:
 
 
 @pytest.mark.parametrize("kind", SHIPPED)
-def test_a_bolt_that_ships_gets_no_ticks(kind: type, tmp_path: Path) -> None:
+def test_a_built_in_bolt_gets_no_ticks(kind: type, tmp_path: Path) -> None:
     assert executed(SHIPPED[kind](tmp_path)) == 1
 
 
-def test_every_bolt_that_ships_is_tried() -> None:
+def test_every_shipped_bolt_is_tested() -> None:
     exported = {getattr(sparkbolt.bolts, name) for name in sparkbolt.bolts.__all__}
     assert {one for one in exported if inspect.isclass(one) and issubclass(one, BoltBase)} == set(SHIPPED)
 
 
-def test_your_bolts_get_ticks() -> None:
+def test_user_bolts_get_ticks() -> None:
     assert executed(Mine()) > 5
     assert executed(bolt()(lambda tup: None)) > 5
 
 
-def test_a_field_that_a_tick_tuple_lacks_names_the_mend() -> None:
+def test_a_field_missing_from_a_tick_tuple_is_reported_with_the_fix() -> None:
     with pytest.raises(UnknownNameError, match=r"look at tup\.is_tick first, or set ignores_ticks = True"):
         tick(5)["line"]

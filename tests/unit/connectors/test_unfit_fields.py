@@ -55,7 +55,7 @@ class Doubled(SqlBolt):
         ),
     ],
 )
-def test_fields_that_do_not_fit_are_told_at_build(make: Any, why: str, tmp_path: Path) -> None:
+def test_fields_that_do_not_fit_are_reported_at_build(make: Any, why: str, tmp_path: Path) -> None:
     with pytest.raises(
         InvalidTopology, match=rf"bolt 'out': it gets stream 'default' of 'orders' .*\['id', 'amount'\].*{why}"
     ):

@@ -60,7 +60,7 @@ def test_a_request_is_answered_over_a_private_socket(server: ControlServer) -> N
     assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
 
 
-def test_errors_come_back_as_sentences_and_the_server_goes_on(server: ControlServer) -> None:
+def test_errors_are_returned_as_sentences_and_the_server_keeps_running(server: ControlServer) -> None:
     with pytest.raises(WrongRequestError, match="knows no request 'wrong'"):
         ask(server.address, "wrong")
     with pytest.raises(WrongRequestError, match="ZeroDivisionError: a defect"):
@@ -68,7 +68,7 @@ def test_errors_come_back_as_sentences_and_the_server_goes_on(server: ControlSer
     assert ask(server.address, "ping")["verb"] == "ping"
 
 
-def test_an_answer_that_does_not_come_in_time_is_not_waited_for(server: ControlServer, asked: Asked) -> None:
+def test_an_answer_that_is_late_is_not_waited_for(server: ControlServer, asked: Asked) -> None:
     asked.waits.clear()
     began = time.monotonic()
     with pytest.raises(NoAnswerError, match=r"has not answered within 0\.2 s"):
@@ -94,13 +94,15 @@ def said(connection: socket.socket) -> Any:
     [b"GET / HTTP/1.1", b"[]", b'{"verb": 3}', b"[" * 50_000, b"\xff\xfe", b'{"verb": "x", "arguments": []}',
      b'{"verb": "x", "arguments": {"by": "root"}}', b"cos\nsystem\n(S'true'\ntR."],
 )  # fmt: skip
-def test_what_is_no_request_gets_a_sentence(server: ControlServer, line: bytes) -> None:
+def test_invalid_request_is_answered_with_a_sentence(server: ControlServer, line: bytes) -> None:
     with connected(server) as connection:
         connection.sendall(line + b"\n")
         assert said(connection)["kind"] == "wrong"
 
 
-def test_who_connects_and_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch, server: ControlServer) -> None:
+def test_connection_without_a_complete_request_gets_a_timeout_error(
+    monkeypatch: pytest.MonkeyPatch, server: ControlServer
+) -> None:
     monkeypatch.setattr(control, "REQUEST_SECS", 0.1)
     with connected(server) as connection:
         connection.sendall(b'{"verb": ')
@@ -117,7 +119,7 @@ def tcp(asked: Asked) -> Iterator[ControlServer]:
     one.close()
 
 
-def test_over_tcp_the_token_is_needed(tcp: ControlServer) -> None:
+def test_tcp_connection_requires_the_token(tcp: ControlServer) -> None:
     assert tcp.address.startswith("tcp://127.0.0.1:")
     assert ask(tcp.address, "ping", token="geheim")["verb"] == "ping"
     for wrong in (None, "", "Geheim", "geheim ", "gehei"):
@@ -125,13 +127,15 @@ def test_over_tcp_the_token_is_needed(tcp: ControlServer) -> None:
             ask(tcp.address, "ping", token=wrong)
 
 
-def test_over_tcp_there_is_always_a_token(asked: Asked) -> None:
+def test_tcp_server_always_has_a_token(asked: Asked) -> None:
     with pytest.raises(ConfigError, match="needs a token"):
         ControlServer(asked, tcp=("127.0.0.1", 0), token="")
 
 
 @pytest.mark.parametrize("gone", ["closed", "half closed"])
-def test_a_request_whose_operator_has_gone_is_not_carried_out(server: ControlServer, asked: Asked, gone: str) -> None:
+def test_a_request_from_a_disconnected_operator_is_not_carried_out(
+    server: ControlServer, asked: Asked, gone: str
+) -> None:
     asked.waits.clear()
     with connected(server) as operator:
         operator.sendall(b'{"verb": "wait"}\n')

@@ -33,7 +33,7 @@ def stored(place: Path, *entries: Any) -> Home:
     return home
 
 
-def test_a_home_is_what_the_environment_says_or_the_users_own(
+def test_the_home_is_taken_from_the_environment_or_defaults_to_that_of_the_user(
     monkeypatch: pytest.MonkeyPatch, home: Path, tmp_path: Path
 ) -> None:
     assert default_home() == str(home)
@@ -45,7 +45,7 @@ def test_a_home_is_what_the_environment_says_or_the_users_own(
     assert default_home() == str(tmp_path / ".local/state/sparkbolt")
 
 
-def test_an_entry_is_read_as_it_was_written_and_only_its_user_can_read_it(home: Path) -> None:
+def test_an_entry_is_read_back_unchanged_and_is_readable_only_by_its_user(home: Path) -> None:
     entry = entry_of()
     registry = stored(home, entry)
     assert registry.entries() == [entry]
@@ -53,14 +53,14 @@ def test_an_entry_is_read_as_it_was_written_and_only_its_user_can_read_it(home: 
     assert oct((home / "topologies" / "words-1-100.json").stat().st_mode)[-3:] == "600"
 
 
-def test_those_that_run_come_first_and_then_the_newest_that_have_ended(home: Path) -> None:
+def test_running_topologies_are_listed_first_followed_by_the_newest_ended_ones(home: Path) -> None:
     ended = {"state": TopologyState.ENDED, "ended_ms": 9}
     old, new = entry_of("a-1-1", started_ms=1, **ended), entry_of("a-2-2", started_ms=2, **ended)
     registry = stored(home, old, new, entry_of("b-1-0", started_ms=0))
     assert [entry["id"] for entry in registry.entries()] == ["b-1-0", "a-2-2", "a-1-1"]
 
 
-def test_what_is_no_entry_is_passed_over(home: Path) -> None:
+def test_file_that_is_not_an_entry_is_skipped(home: Path) -> None:
     registry = stored(home, entry_of())
     folder = home / "topologies"
     (folder / "half.json").write_bytes(b'{"id": "half", "na')
@@ -81,7 +81,7 @@ def ended_process() -> subprocess.Popen[bytes]:
     return process
 
 
-def test_a_topology_whose_process_is_gone_is_dead(home: Path) -> None:
+def test_a_topology_without_its_process_is_dead(home: Path) -> None:
     registry = stored(home, entry_of(pid=ended_process().pid, beat_ms=77, control="unix:/x"))
     [entry] = registry.entries()
     assert entry["state"] == TopologyState.DEAD
@@ -106,7 +106,7 @@ def wait_for(condition: Any, secs: float = 30.0) -> bool:
     return True
 
 
-def test_a_number_that_another_process_has_now_does_not_keep_a_topology_alive(home: Path) -> None:
+def test_a_process_id_reused_by_another_process_does_not_keep_a_topology_alive(home: Path) -> None:
     registry = stored(home, entry_of(pid_started=entry_of()["pid_started"] - 1000))
     assert registry.entries()[0]["state"] == TopologyState.DEAD
 
@@ -123,7 +123,7 @@ def elsewhere(**fields: Any) -> Any:
     return entry_of(host="far-away", pid_space="another-boot/1", **fields)
 
 
-def test_a_topology_elsewhere_lives_as_long_as_its_entry_changes_whatever_its_clock_says(home: Path) -> None:
+def test_a_remote_topology_is_alive_while_its_entry_changes_whatever_its_clock_shows(home: Path) -> None:
     clock = Clock()
     registry = Home(str(home), mono=clock)
     for beat in range(1, 6):
@@ -155,7 +155,7 @@ def test_another_process_namespace_says_nothing_about_a_number_here(home: Path) 
 # Names.
 
 
-def test_a_name_means_the_one_that_runs_and_else_the_newest(home: Path) -> None:
+def test_a_name_refers_to_the_running_one_or_else_to_the_newest(home: Path) -> None:
     ended = {"state": TopologyState.ENDED, "ended_ms": 9}
     registry = stored(
         home, entry_of("a-1-1", name="a", started_ms=1), entry_of("a-2-2", name="a", started_ms=2, **ended)
@@ -166,7 +166,7 @@ def test_a_name_means_the_one_that_runs_and_else_the_newest(home: Path) -> None:
     assert registry.find("a")["id"] == "a-2-2"
 
 
-def test_two_of_one_name_that_run_are_both_listed_and_must_be_told_apart(home: Path) -> None:
+def test_two_running_topologies_with_one_name_are_both_listed_and_must_be_distinguished(home: Path) -> None:
     registry = stored(home, entry_of("a-1-1", name="a"), entry_of("a-2-1", name="a"))
     assert len(registry.entries()) == 2
     with pytest.raises(AmbiguousTopologyError, match=r"2 topologies named 'a' run: use the id of .*\(a-1-1, a-2-1\)"):
@@ -197,7 +197,7 @@ class Stuck(LocalFiles):
         return super().listing(folder)
 
 
-def test_a_home_that_does_not_answer_shows_what_was_seen_last(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_an_unresponsive_home_shows_what_was_last_seen(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setattr(home_module, "READ_SECS", 0.05)
     files = Stuck(str(home))
     registry = Home(str(home), files=files)
@@ -210,7 +210,7 @@ def test_a_home_that_does_not_answer_shows_what_was_seen_last(monkeypatch: pytes
     assert wait_for(lambda: registry.entries() != [] and registry.trouble is None)
 
 
-def test_a_home_that_is_gone_is_no_home_without_topologies(home: Path) -> None:
+def test_a_missing_home_is_not_treated_as_an_empty_one(home: Path) -> None:
     registry = stored(home, entry_of())
     assert registry.entries() == [entry_of()]
     home.rename(home.with_name("away"))
@@ -224,7 +224,7 @@ def test_a_home_that_is_gone_is_no_home_without_topologies(home: Path) -> None:
     assert registry.trouble is None
 
 
-def test_nobody_is_taken_for_dead_because_the_home_is_gone(home: Path) -> None:
+def test_topologies_are_not_considered_dead_while_the_home_is_missing(home: Path) -> None:
     clock = Clock()
     registry = Home(str(home), mono=clock)
     for beat in (1, 2):
@@ -240,9 +240,7 @@ def test_nobody_is_taken_for_dead_because_the_home_is_gone(home: Path) -> None:
 # What is kept.
 
 
-def test_of_those_that_have_ended_the_newest_are_kept_and_no_others(
-    monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
+def test_only_the_newest_ended_topologies_are_kept(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setattr(home_module, "ENDED_MAX", 3)
     now_ms = int(time.time() * 1000)
     ended = [
@@ -256,7 +254,9 @@ def test_of_those_that_have_ended_the_newest_are_kept_and_no_others(
     assert not (home / "tokens" / "a-4-1").exists()
 
 
-def test_a_token_is_random_private_and_only_read_by_who_may(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_a_token_is_random_private_and_readable_only_by_those_allowed(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
     registry = Home(str(home))
     token = registry.write_token("words-1-100")
     assert len(token) > 40

@@ -92,14 +92,14 @@ def test_files_are_rotated_and_read_by_their_owner_only(tmp_path: Path) -> None:
     assert texts(directory, last=5) == [f"line {number}" for number in range(95, 100)]
 
 
-def test_a_second_process_is_refused_with_the_first_ones_number(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_with_the_process_id_of_the_first(tmp_path: Path) -> None:
     with TopologyLog(tmp_path, "words"), pytest.raises(LogInUseError, match=rf"process {os.getpid()} .*--log-dir"):
         TopologyLog(tmp_path, "words")
     with TopologyLog(tmp_path, "words"), TopologyLog(tmp_path, "other"):
         ENGINE.info("after its end it is free, and another topology has its own file")
 
 
-def test_the_log_of_this_process_is_known_while_it_is_open(tmp_path: Path) -> None:
+def test_log_of_this_process_is_registered_while_it_is_open(tmp_path: Path) -> None:
     assert current_log() is None
     with TopologyLog(tmp_path, "words") as log:
         assert current_log() is log
@@ -108,7 +108,7 @@ def test_the_log_of_this_process_is_known_while_it_is_open(tmp_path: Path) -> No
     assert not any(isinstance(one, logs._Files | logs._FromOthers) for one in ENGINE.handlers + logging.root.handlers)
 
 
-def test_a_full_disk_is_said_once_and_fails_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_reported_once_and_fails_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with TopologyLog(tmp_path, "words") as log:
         (tmp_path / "words.log").unlink()
         (tmp_path / "words.log").symlink_to("/dev/full")
@@ -123,9 +123,7 @@ def test_a_full_disk_is_said_once_and_fails_nothing(tmp_path: Path, capfd: pytes
 # Prints.
 
 
-def test_what_is_printed_is_logged_by_the_line_and_shown_as_ever(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_printed_output_is_logged_by_line_and_still_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sys.stdout
     with TopologyLog(tmp_path, "words") as log:
         with log.prints_taken():
@@ -163,7 +161,7 @@ NAME = st.from_regex(r"[A-Za-z_][\w. -]{0,10}\w", fullmatch=True)
         text=TEXT,
     )
 )
-def test_what_was_written_is_read_again(line: LogLine) -> None:
+def test_written_log_line_is_read_back(line: LogLine) -> None:
     assert read_line("words", as_text(line)) == line
     assert read_line("words", as_json(line)) == line
     assert len(as_json(line).split("\n")) == 1

@@ -72,7 +72,7 @@ def running(home: Path) -> Iterator[Running]:
 # A topology that runs.
 
 
-def test_a_topology_that_runs_is_asked(operator: Operator, running: Running) -> None:
+def test_a_running_topology_is_queried(operator: Operator, running: Running) -> None:
     assert [entry["id"] for entry in operator.topologies()] == ["words-1-100"]
     document = operator.document("words")
     assert document["live"]
@@ -90,7 +90,7 @@ def test_a_topology_that_runs_is_asked(operator: Operator, running: Running) -> 
     assert {event["by"] for event in operator.document("words")["events"]} == {None, "alice"}
 
 
-def test_a_topology_that_does_not_answer_is_shown_as_its_checkpoint_knows_it(
+def test_an_unresponsive_topology_is_shown_from_its_checkpoint(
     monkeypatch: pytest.MonkeyPatch, operator: Operator, home: Path, checkpoint: Path
 ) -> None:
     monkeypatch.setattr("sparkbolt.control.operator.ANSWER_SECS", 0.1)
@@ -106,14 +106,14 @@ def test_a_topology_that_does_not_answer_is_shown_as_its_checkpoint_knows_it(
     assert "cannot be reached" in answer["text"]
 
 
-def test_a_topology_on_another_machine_says_how_it_could_be_asked(operator: Operator, home: Path) -> None:
+def test_a_topology_on_another_machine_says_how_to_query_it(operator: Operator, home: Path) -> None:
     beat_ms = int(time.time() * 1000)
     entry = entry_of(control="unix:/nowhere", host="far", pid_space="far/1", beat_ms=beat_ms)
     Home(str(home)).write(entry)
     assert "it runs on far. Run the command there" in operator.change("words", "activate", by="a")["text"]
 
 
-def test_over_tcp_the_token_comes_from_the_home(operator: Operator, home: Path) -> None:
+def test_tcp_client_takes_the_token_from_the_home(operator: Operator, home: Path) -> None:
     token = Home(str(home)).write_token("words-1-100")
     fake = FakeRunning()
     steering = Steering(fake, entry=entry_of)
@@ -131,7 +131,9 @@ def test_over_tcp_the_token_comes_from_the_home(operator: Operator, home: Path) 
         steering.end()
 
 
-def test_two_of_one_name_are_told_apart_by_their_ids(operator: Operator, running: Running, home: Path) -> None:
+def test_two_topologies_with_one_name_are_distinguished_by_their_ids(
+    operator: Operator, running: Running, home: Path
+) -> None:
     other = Running(home, "words-2-100")
     try:
         with pytest.raises(AmbiguousTopologyError):
@@ -183,7 +185,9 @@ def test_a_checkpoint_is_opened_by_its_path_registered_or_not(
 
 
 @pytest.mark.parametrize("damage", ["removed", "emptied", "garbled"])
-def test_a_checkpoint_in_trouble_is_a_sentence_and_no_error(operator: Operator, ended: Path, damage: str) -> None:
+def test_a_checkpoint_in_trouble_is_described_in_a_sentence_and_is_no_error(
+    operator: Operator, ended: Path, damage: str
+) -> None:
     if damage == "removed":
         shutil.rmtree(ended)
     elif damage == "emptied":
@@ -206,7 +210,7 @@ def test_a_checkpoint_in_trouble_is_a_sentence_and_no_error(operator: Operator, 
 # Trees.
 
 
-def test_trees_are_found_by_state_and_by_parts_of_what_is_known(operator: Operator, ended: Path) -> None:
+def test_trees_are_found_by_state_and_by_parts_of_their_story(operator: Operator, ended: Path) -> None:
     [failed] = operator.stories("t", "failed")
     assert failed["message_id"] == "'raise'"
     assert [story["message_id"] for story in operator.stories("t", "open")] == [None]
@@ -220,7 +224,7 @@ def test_trees_are_found_by_state_and_by_parts_of_what_is_known(operator: Operat
     assert operator.stories("t", "no such state") == []
 
 
-def test_one_tree_has_its_other_attempts(operator: Operator, ended: Path) -> None:
+def test_one_tree_lists_its_other_attempts(operator: Operator, ended: Path) -> None:
     [failed] = operator.stories("t", "failed")
     assert operator.story("t", failed["root"]) == {**failed, "other_attempts": []}
     assert operator.story("t", "0" * 16) is None
@@ -238,7 +242,7 @@ def put_letters(checkpoint: Path, *letters: DeadLetter, micro_batch: int = 1) ->
     (folder / f"{micro_batch:09d}.jsonl").write_text(text)
 
 
-def test_letters_are_listed_searched_and_discarded(operator: Operator, ended: Path) -> None:
+def test_dead_letters_are_listed_searched_and_discarded(operator: Operator, ended: Path) -> None:
     put_letters(ended, letter("a" * 32), letter("b" * 32, position=50))
     put_letters(ended, letter("c" * 32, position=60), letter("a" * 32), micro_batch=2)
     assert [one["id"][0] for one in operator.letters("t")] == ["b", "c", "a"]
@@ -258,7 +262,7 @@ def test_letters_are_listed_searched_and_discarded(operator: Operator, ended: Pa
     assert "2 dead letter(s) discarded" in event["text"]
 
 
-def test_a_letter_is_given_again_with_edited_values(operator: Operator, ended: Path, tmp_path: Path) -> None:
+def test_a_letter_is_replayed_with_edited_values(operator: Operator, ended: Path, tmp_path: Path) -> None:
     put_letters(ended, letter("a" * 32, tuples=(("be",),)), letter("b" * 32, tuples=(("bee",),)))
     into = tmp_path / "again.jsonl"
     answer = operator.change("t", "replay", ids=["aaaa"], values={"line": "to be"}, target=str(into), by="alice")
@@ -272,7 +276,7 @@ def test_a_letter_is_given_again_with_edited_values(operator: Operator, ended: P
     assert "has no field 'lien': did you mean 'line'?" in wrong["text"]
 
 
-def test_what_is_done_with_letters_of_a_topology_that_runs_is_on_its_timeline(
+def test_timeline_of_a_running_topology_shows_operations_on_its_dead_letters(
     operator: Operator, home: Path, ended: Path
 ) -> None:
     put_letters(ended, letter("a" * 32))
@@ -298,7 +302,7 @@ def test_what_is_done_with_letters_while_a_topology_ends_is_in_its_checkpoint(
         one.server.close()
 
 
-def test_ten_thousand_letters_are_listed_without_holding_them(operator: Operator, ended: Path) -> None:
+def test_ten_thousand_dead_letters_are_listed_without_holding_them(operator: Operator, ended: Path) -> None:
     for batch in range(100):
         put_letters(ended, *(letter(f"{batch * 100 + one:032d}") for one in range(100)), micro_batch=batch)
     found = operator.letters("t", last=3)

@@ -46,7 +46,7 @@ def test_a_topology_that_cannot_start_says_why(home: Path) -> None:
     assert (entry(home)["state"], entry(home)["why"]) == ("failed", "spout 'lines' could not be opened")
 
 
-def test_over_tcp_a_token_is_made_and_removed(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_tcp_server_creates_and_removes_a_token(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setenv("SPARKBOLT_CONTROL", "tcp://:0")
     presence = Presence("words", "/state")
     presence.attach(FakeRunning())

@@ -23,7 +23,7 @@ def begun(home: Home, tell: object = None, beat_secs: float = 0.01) -> Registrat
     return registration
 
 
-def test_an_entry_follows_what_the_topology_tells(home: Path) -> None:
+def test_an_entry_follows_the_state_reported_by_the_topology(home: Path) -> None:
     registry = Home(str(home))
     registration = begun(registry)
     assert wait_for(lambda: [entry["state"] for entry in registry.entries()] == [TopologyState.ACTIVE])
@@ -42,9 +42,7 @@ def test_an_entry_follows_what_the_topology_tells(home: Path) -> None:
     assert registry.entries()[0]["ended_ms"] == ended_ms
 
 
-def test_a_home_that_is_gone_for_a_while_is_logged_once_and_comes_back(
-    home: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_temporarily_missing_home_is_logged_once_and_recovers(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     registry = Home(str(home))
     with caplog.at_level(logging.WARNING, "sparkbolt"):
         registration = begun(registry)
@@ -72,7 +70,7 @@ def make_file(home: Path) -> Path:
             shutil.rmtree(home, ignore_errors=True)
 
 
-def test_the_end_of_a_topology_does_not_wait_for_a_home_that_hangs(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_topology_ends_without_waiting_for_a_hanging_home(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setattr("sparkbolt.control.registration.LAST_SECS", 0.05)
     hangs = threading.Event()
 

@@ -35,7 +35,7 @@ def started() -> Iterator[Any]:
         steering.end()
 
 
-def test_a_topology_that_was_deactivated_stays_so_when_it_is_started_again(
+def test_a_deactivated_topology_stays_deactivated_after_a_restart(
     started: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     running = FakeRunning()
@@ -57,7 +57,7 @@ def test_a_topology_that_was_deactivated_stays_so_when_it_is_started_again(
     assert third.active
 
 
-def test_what_cannot_be_remembered_is_not_done(started: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_command_that_cannot_be_stored_is_refused(started: Any, caplog: pytest.LogCaptureFixture) -> None:
     running = FakeRunning()
     steering = started(running)
     running.full = True
@@ -69,7 +69,7 @@ def test_what_cannot_be_remembered_is_not_done(started: Any, caplog: pytest.LogC
     assert steering.intent.active
 
 
-def test_an_answer_does_not_wait_for_a_busy_topology_and_it_is_done_later(started: Any) -> None:
+def test_an_answer_does_not_wait_for_a_busy_topology_which_acts_later(started: Any) -> None:
     running = FakeRunning()
     steering = started(running, wait_secs=0.05)
     with running.busy:
@@ -127,7 +127,7 @@ def test_a_setting_applies_at_once_and_in_the_next_run(started: Any) -> None:
     assert running.overridden[-1].max_spout_pending == {}
 
 
-def test_the_level_of_the_log_changes_and_is_as_before_at_the_end(started: Any) -> None:
+def test_log_level_changes_and_is_restored_at_the_end(started: Any) -> None:
     logger, before = logging.getLogger("sparkbolt"), logging.getLogger("sparkbolt").level
     steering = started(FakeRunning())
     assert steering.ask("set", {"key": "log-level", "value": "DEBUG"}, "alice")["done"]
@@ -153,7 +153,7 @@ def test_the_level_of_the_log_changes_and_is_as_before_at_the_end(started: Any) 
         ("log-level", "loud", None, "expected one of debug, info, warning, error"),
     ],
 )
-def test_what_cannot_be_set_is_refused_with_what_can(
+def test_invalid_setting_is_refused_with_the_valid_ones(
     started: Any, key: str, value: str, component: str | None, text: str
 ) -> None:
     running = FakeRunning()
@@ -163,7 +163,7 @@ def test_what_cannot_be_set_is_refused_with_what_can(
     assert "control" not in running.files
 
 
-def test_another_parallelism_is_refused_with_the_sentence_of_a_start(started: Any) -> None:
+def test_a_changed_parallelism_is_refused_with_the_same_message_as_at_a_start(started: Any) -> None:
     steering = started(FakeRunning())
     answer = steering.ask("rebalance", {"executors": {"split": 4}, "wait_secs": 10}, "alice")
     assert answer["refused"]
@@ -212,7 +212,7 @@ def test_a_document_has_all_that_is_known_and_is_json(started: Any) -> None:
     assert [event["kind"] for event in document["events"]] == ["started"]
 
 
-def test_what_happened_is_kept_over_restarts(started: Any) -> None:
+def test_events_are_kept_across_restarts(started: Any) -> None:
     running = FakeRunning()
     steering = started(running)
     steering.ask("deactivate", {}, "alice")
@@ -230,7 +230,7 @@ def kinds_in(running: FakeRunning) -> list[str]:
     return [event["kind"] for event in events_in(running.files.get("events", b""))]
 
 
-def test_what_was_answered_is_in_the_checkpoint_and_a_kill_cannot_lose_it(started: Any) -> None:
+def test_acknowledged_command_is_in_the_checkpoint_and_survives_a_kill(started: Any) -> None:
     running = FakeRunning()
     steering = started(running)
     assert steering.ask("note", {"kind": "letters", "text": "1 letter(s) replayed"}, "alice")["done"]
@@ -239,7 +239,7 @@ def test_what_was_answered_is_in_the_checkpoint_and_a_kill_cannot_lose_it(starte
     assert kinds_in(running) == ["started", "letters", "restarted"]
 
 
-def test_who_lists_topologies_is_told_when_a_request_has_changed_something(started: Any) -> None:
+def test_listeners_are_notified_when_a_request_has_changed_something(started: Any) -> None:
     running = FakeRunning()
     steering = started(running)
     told: list[TopologyState] = []
@@ -250,7 +250,7 @@ def test_who_lists_topologies_is_told_when_a_request_has_changed_something(start
     assert told[-1] == TopologyState.ACTIVE
 
 
-def test_a_topology_that_ends_takes_no_more_requests(started: Any) -> None:
+def test_a_topology_that_ends_accepts_no_more_requests(started: Any) -> None:
     steering = started(FakeRunning())
     steering.end()
     assert "is ending" in steering.ask("activate", {}, "alice")["text"]

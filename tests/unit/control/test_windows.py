@@ -58,7 +58,7 @@ def totals() -> tuple[TopologyMetrics, dict[Flow, FlowCounts]]:
     return TopologyMetrics(counts, micro_batches=50), {CAME: FlowCounts(executed=1000)}
 
 
-def test_the_busiest_task_is_the_capacity_of_its_component_and_idle_ones_are_there_too() -> None:
+def test_busiest_task_sets_the_capacity_of_its_component_and_idle_tasks_are_shown_too() -> None:
     window = windows_of(history(), *totals(), SHAPE, NOW)["600"]
     split = window["components"]["split"]
     assert split["capacity"] == 0.5
@@ -83,12 +83,12 @@ def test_the_trees_of_a_spout_are_shown_on_its_first_stream() -> None:
     assert buckets[0] >= 800.0
 
 
-def test_the_acker_is_a_component_with_the_share_of_time_that_it_takes() -> None:
+def test_acker_is_shown_as_a_component_with_its_share_of_time() -> None:
     window = windows_of(history(), *totals(), SHAPE, NOW)["600"]
     assert window["components"][ACKER]["capacity"] == 0.1
 
 
-def test_all_time_has_the_counts_of_the_ledger_and_the_percentiles_of_the_history() -> None:
+def test_the_all_time_view_has_the_counts_of_the_ledger_and_the_percentiles_of_the_history() -> None:
     window = windows_of(history(), *totals(), SHAPE, NOW)[ALL_TIME]
     assert window["components"]["split"]["executed"] == 1000
     assert window["micro_batches"] == 50
@@ -114,7 +114,7 @@ def test_a_series_has_one_point_for_each_step_and_the_events_between() -> None:
     assert [event["kind"] for event in series["events"]] == ["restarted"]
 
 
-def test_the_newest_micro_batches_and_the_slowest_tree() -> None:
+def test_metrics_have_the_newest_micro_batches_and_the_slowest_tree() -> None:
     known = history()
     for number in range(5):
         known.promoted(MicroBatchRecord(number, NOW, 10.0, [("read", 0.0, 5.0)], {"read": 4.0}))

@@ -81,7 +81,7 @@ def kept(component: str, task: int, *rows: Any) -> KeptRows:
     return KeptRows(component, task, [pickle.dumps(row) for row in rows])
 
 
-def test_rows_come_after_the_commit_task_by_task_and_leave_no_file():
+def test_rows_are_delivered_after_the_commit_task_by_task_and_leave_no_file():
     files, outside = MemoryFiles(), Outside()
     one = commits(files, outside)
     one.stage(0, [kept("a", 0, 1, 2), kept("a", 1, 3), kept("b", 0, {"n": 4})])
@@ -94,7 +94,7 @@ def test_rows_come_after_the_commit_task_by_task_and_leave_no_file():
     assert not one.waits
 
 
-def test_a_target_whose_column_of_txids_defaults_to_0_gets_the_first_micro_batch():
+def test_a_target_with_a_txid_column_that_defaults_to_0_gets_the_first_micro_batch():
     done, written = 0, []
 
     def commit(component: str, txid: int, rows: Any) -> None:
@@ -111,7 +111,7 @@ def test_a_target_whose_column_of_txids_defaults_to_0_gets_the_first_micro_batch
     assert (written, done) == ([0, 1], 2)
 
 
-def test_a_micro_batch_that_runs_again_replaces_its_rows_also_by_none():
+def test_a_repeated_micro_batch_replaces_its_rows_even_if_it_has_none():
     files, outside = MemoryFiles(), Outside()
     one = commits(files, outside)
     one.stage(0, [kept("a", 0, 1), kept("b", 0, 2)])
@@ -126,7 +126,7 @@ def test_a_micro_batch_that_runs_again_replaces_its_rows_also_by_none():
     assert files.files == {}
 
 
-def test_the_next_life_commits_what_the_last_one_has_left_in_the_order_of_txids():
+def test_next_life_commits_the_leftovers_of_the_last_one_in_txid_order():
     files, outside = MemoryFiles(), Outside(raises=3)
     one = commits(files, outside)
     one.stage(2, [kept("a", 0, 1), kept("b", 0, 2)])
@@ -141,7 +141,7 @@ def test_the_next_life_commits_what_the_last_one_has_left_in_the_order_of_txids(
     assert outside.came == [("b", 3, [2]), ("a", 3, [1]), ("a", 12, [3])]
 
 
-def test_what_is_outside_does_not_come_again_if_another_committer_raises():
+def test_committed_rows_are_not_committed_again_if_another_committer_raises():
     files, outside = MemoryFiles(), Outside()
 
     def picky(component: str, txid: int, rows: Any) -> None:
@@ -165,7 +165,7 @@ class Plain(BasicBolt):
 
 
 @pytest.mark.parametrize(("name", "bolt"), [("b", Nowhere()), ("a", Plain())])
-def test_rows_of_a_component_that_is_gone_are_not_dropped(name: str, bolt: BoltBase):
+def test_rows_of_a_removed_component_are_not_dropped(name: str, bolt: BoltBase):
     files = MemoryFiles()
     commits(files, Outside(), "a").stage(0, [kept("a", 0, 1)])
     with pytest.raises(CheckpointError, match=r"'a'.*start it once as it was"):

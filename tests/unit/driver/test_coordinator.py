@@ -72,13 +72,13 @@ def run_one(engine: LocalEngine, planned_at_s: float, promoted_at_s: float) -> P
     return perform_all(coordinator.promote(plan.micro_batch_id, promoted_at_s), lambda effect: effect())
 
 
-def test_asked_again_before_it_was_confirmed_the_host_gives_the_same_plan() -> None:
+def test_the_host_returns_the_same_plan_when_asked_again_before_it_is_confirmed() -> None:
     engine = LocalEngine(keeping())
     first = engine.perform_all(engine.coordinator.next_plan(0, 0.0))
     assert engine.perform_all(engine.coordinator.next_plan(999, 1.0)) is first
 
 
-def test_what_a_spout_offers_is_not_taken_where_it_was_deactivated_meanwhile() -> None:
+def test_offer_of_a_spout_is_not_taken_if_it_is_deactivated_meanwhile() -> None:
     engine = LocalEngine(keeping())
     spout = engine.coordinator.spouts["numbers"]
     next_ranges = spout.next_ranges
@@ -138,7 +138,7 @@ def test_a_micro_batch_longer_than_the_timeout_fails_nothing_that_it_started() -
     assert plan is None or plan.expired == ()
 
 
-def test_what_stays_open_times_out_counted_from_its_promotion() -> None:
+def test_open_tree_times_out_counted_from_its_promotion() -> None:
     engine = LocalEngine(keeping(message_timeout_secs=30, max_spout_pending=10))
     run_one(engine, 0.0, promoted_at_s=100.0)
     early = engine.perform_all(engine.coordinator.next_plan(129_900, 129.9))
@@ -192,7 +192,7 @@ def paced(
 
 @pytest.mark.parametrize("floor_ms", [100, 400])
 @pytest.mark.parametrize("cost_ms", [0.05, 2, 20, 100])
-def test_micro_batches_take_about_the_target_from_the_first_ones_on(cost_ms: float, floor_ms: float) -> None:
+def test_micro_batches_take_about_the_target_time_from_the_start(cost_ms: float, floor_ms: float) -> None:
     for seed in range(20):
         found = paced(
             RateController(1000, FIRST_RECORDS, SPOUT_BUFFER_RECORDS_MAX, GROWTH_AT_FIRST), cost_ms, floor_ms, 40, seed
@@ -201,7 +201,7 @@ def test_micro_batches_take_about_the_target_from_the_first_ones_on(cost_ms: flo
         assert all(650 < elapsed < 1600 for _, elapsed in found[9:]), found
 
 
-def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_next_two_take() -> None:
+def test_micro_batches_of_a_spout_start_small_and_at_most_the_next_two_are_buffered() -> None:
     builder = TopologyBuilder("t", Config(micro_batch_target_ms=1000))
     builder.set_spout("endless", Endless(), parallelism=3)
     builder.set_bolt("drop", Drop()).shuffle_grouping("endless")
@@ -233,7 +233,7 @@ def record(number: int) -> BufferedRecord:
     return BufferedRecord(Record("default", [number], True), number)
 
 
-def test_a_desk_of_a_new_life_gives_what_was_planned_again_and_fails_what_was_open() -> None:
+def test_a_spout_buffer_in_a_new_life_repeats_planned_records_and_fails_open_ones() -> None:
     old = SpoutBuffer(1, 100)
     old.waiting.extend([record(0), record(1)])
     assert old.plan(0, 10**6) is not None
@@ -258,7 +258,7 @@ class Drop(BasicBolt):
         pass
 
 
-def test_ticks_that_come_faster_than_micro_batches_end_do_not_keep_a_topology_from_finishing() -> None:
+def test_ticks_faster_than_micro_batches_do_not_keep_a_topology_from_finishing() -> None:
     builder = TopologyBuilder("ticking", Config())
     builder.set_spout("numbers", Numbers(count=10))
     builder.set_bolt("drop", Drop(), tick_tuple_freq_secs=0.5).shuffle_grouping("numbers")
@@ -276,13 +276,13 @@ def test_ticks_that_come_faster_than_micro_batches_end_do_not_keep_a_topology_fr
         engine.step()
 
 
-def test_a_topology_whose_last_records_are_planned_is_not_finished() -> None:
+def test_a_topology_with_its_last_records_only_planned_is_not_finished() -> None:
     engine = LocalEngine(keeping())
     assert engine.perform_all(engine.coordinator.next_plan(0, 0.0)) is not None
     assert not engine.coordinator.drained
 
 
-def test_a_topology_whose_micro_batch_is_logged_and_not_committed_is_neither_drained_nor_finished() -> None:
+def test_a_topology_with_a_logged_uncommitted_micro_batch_is_neither_drained_nor_finished() -> None:
     builder = TopologyBuilder("logged", Config())
     builder.set_spout("numbers", Numbers(count=10))
     builder.set_bolt("drop", Drop()).shuffle_grouping("numbers")
@@ -328,7 +328,7 @@ def ticks_within(engine: LocalEngine, wall_s: float, mono_s: float, for_s: float
     return found
 
 
-def test_ticks_go_on_when_the_clock_went_forward_and_back() -> None:
+def test_ticks_continue_when_the_clock_jumps_forward_and_back() -> None:
     for takes_s in (0.0, 4.0):
         engine = LocalEngine(ticking())
         assert len(ticks_within(engine, 0.0, 0.0, 60.0, takes_s)) in (11, 12)
@@ -337,7 +337,7 @@ def test_ticks_go_on_when_the_clock_went_forward_and_back() -> None:
         assert 100 <= len(ahead) <= 120, "and back again: a tenth slower, until the clock has come up"
 
 
-def test_a_clock_that_was_set_back_a_little_and_the_time_of_plans_meet_again() -> None:
+def test_plan_time_and_wall_clock_agree_again_after_the_clock_is_set_back_a_little() -> None:
     engine = LocalEngine(ticking())
     ticks_within(engine, 60.0, 0.0, 20.0)
     ticks_within(engine, 70.0, 20.0, 200.0)  # ten seconds back

@@ -24,11 +24,11 @@ def driver_of(count: int, report=all_acked, **settings) -> Driver:
     return driver
 
 
-def test_a_poll_costs_the_same_whatever_sources_there_are() -> None:
+def test_a_poll_has_the_same_cost_for_any_number_of_sources() -> None:
     assert_flat(lambda count: calls_of(driver_of(count).poll), 40)
 
 
-def test_a_poll_costs_the_same_whatever_waits() -> None:
+def test_a_poll_has_the_same_cost_for_any_number_of_waiting_retries() -> None:
     def poll(count: int) -> int:
         driver = driver_of(count, all_failed, retry=WAIT)
         assert driver.coordinator.retries == 2 * count
@@ -38,7 +38,7 @@ def test_a_poll_costs_the_same_whatever_waits() -> None:
     assert_flat(poll, 40)
 
 
-def test_a_micro_batch_costs_each_of_its_sources_the_same() -> None:
+def test_a_micro_batch_has_the_same_cost_for_each_of_its_sources() -> None:
     def micro_batch(count: int) -> int:
         driver = driver_of(count)
         driver.spout.wanted = count
@@ -47,7 +47,7 @@ def test_a_micro_batch_costs_each_of_its_sources_the_same() -> None:
     assert_linear(micro_batch, 40)
 
 
-def test_what_failed_is_retried_at_the_same_cost_whatever_else_has_failed() -> None:
+def test_cost_of_a_retry_does_not_depend_on_other_failures() -> None:
     def retries(count: int) -> int:
         driver = Driver(OneLog(count), retry=WAIT)
         driver.step(all_failed)

@@ -33,13 +33,13 @@ def test_each_state_is_in_the_table_and_on_the_page_for_operators() -> None:
 
 
 @pytest.mark.parametrize("state", [TopologyState.ENDED, TopologyState.FAILED, TopologyState.DEAD])
-def test_what_has_ended_does_not_run_again(state: TopologyState) -> None:
+def test_ended_topology_does_not_run_again(state: TopologyState) -> None:
     assert not state.runs
     assert set(TRANSITIONS[state].values()) <= {state}
 
 
 @pytest.mark.parametrize("state", [state for state in STATES if state.runs])
-def test_whatever_runs_can_be_killed_fail_and_end(state: TopologyState) -> None:
+def test_every_running_state_can_be_killed_fail_and_end(state: TopologyState) -> None:
     ends = {
         event: TRANSITIONS[state][event] for event in (LifecycleEvent.KILL, LifecycleEvent.FAIL, LifecycleEvent.END)
     }
@@ -47,7 +47,9 @@ def test_whatever_runs_can_be_killed_fail_and_end(state: TopologyState) -> None:
 
 
 @pytest.mark.parametrize("state", [TopologyState.DRAINING, TopologyState.KILLED])
-def test_what_is_ending_neither_emits_again_nor_restarts_on_order_and_its_query_may_fail(state: TopologyState) -> None:
+def test_ending_topology_neither_emits_again_nor_restarts_on_request_and_its_query_may_fail(
+    state: TopologyState,
+) -> None:
     assert LifecycleEvent.ACTIVATE not in TRANSITIONS[state]
     assert LifecycleEvent.RESTART not in TRANSITIONS[state]
     assert TRANSITIONS[state][LifecycleEvent.QUERY_FAILS] is state
@@ -67,7 +69,7 @@ def test_a_restart_keeps_the_reason_and_whether_it_was_ordered() -> None:
     assert (lifecycle.state, lifecycle.trouble) == (TopologyState.ACTIVE, None)
 
 
-def test_what_a_life_reports_after_its_end_changes_nothing() -> None:
+def test_report_of_a_life_after_its_end_changes_nothing() -> None:
     lifecycle = Lifecycle()
     lifecycle.restart(0, "restarted by alice", ordered=True)
     lifecycle.works(0)
@@ -86,7 +88,7 @@ def test_a_topology_works_when_its_spouts_are_open_and_spark_has_run_a_micro_bat
     assert lifecycle.state is TopologyState.ACTIVE, "it still works"
 
 
-def test_what_was_ordered_last_holds_after_a_restart_and_what_ends_emits_nothing() -> None:
+def test_last_command_holds_after_a_restart_and_an_ending_topology_emits_nothing() -> None:
     lifecycle = Lifecycle()
     lifecycle.on(LifecycleEvent.DEACTIVATE)
     lifecycle.restart(0, "ValueError", ordered=False)
@@ -99,7 +101,7 @@ def test_what_was_ordered_last_holds_after_a_restart_and_what_ends_emits_nothing
     assert not lifecycle.emits
 
 
-def test_the_first_failure_and_the_first_kill_stay_and_a_later_kill_may_only_shorten_the_time() -> None:
+def test_first_failure_and_first_kill_persist_and_a_later_kill_can_only_shorten_the_time() -> None:
     lifecycle = Lifecycle()
     assert lifecycle.kill("killed by alice", 100.0)
     for until_s in (200.0, 50.0):

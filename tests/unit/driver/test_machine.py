@@ -77,7 +77,7 @@ def steps(engine: LocalEngine) -> Iterator[None]:
         yield
 
 
-def test_a_micro_batch_is_executed_made_durable_committed_and_told_in_this_order() -> None:
+def test_a_micro_batch_is_executed_made_durable_committed_and_reported_in_this_order() -> None:
     engine = Mortal(topology(transactional=False))
     assert names(engine) == ["TakeLife", "DropLetters", "OpenSpouts"]
     engine.__dict__["effects"].clear()
@@ -89,7 +89,7 @@ def test_a_micro_batch_is_executed_made_durable_committed_and_told_in_this_order
     engine.close()
 
 
-def test_an_execution_that_does_not_count_is_durable_before_the_next_one() -> None:
+def test_an_uncounted_execution_is_durable_before_the_next_one() -> None:
     engine = Mortal(topology())
     engine.__dict__["effects"].clear()
     assert engine.step() is not None
@@ -138,7 +138,7 @@ class Listening(GeneratorSpout):
         """It is called."""
 
 
-def test_after_a_restart_rows_are_outside_before_a_spout_knows_its_progress() -> None:
+def test_rows_are_outside_after_a_restart_until_a_spout_knows_its_progress() -> None:
     builder = TopologyBuilder("sums", Config(transactional=True))
     builder.set_spout("numbers", Listening(lambda: ([n] for n in range(COUNT)), outputs=["n"]))
     builder.set_bolt("out", Out()).global_grouping("numbers")
@@ -160,7 +160,7 @@ def test_after_a_restart_rows_are_outside_before_a_spout_knows_its_progress() ->
     alive.close()
 
 
-def test_if_the_shell_raises_the_steps_end_there() -> None:
+def test_steps_end_where_the_shell_raises() -> None:
     ended = []
 
     def some() -> Any:

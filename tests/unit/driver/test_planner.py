@@ -88,7 +88,7 @@ class Life:
         return None
 
 
-def test_where_nothing_has_come_yet_the_first_plan_reads_nothing_and_what_comes_is_read_behind_it() -> None:
+def test_first_plan_of_an_empty_source_reads_nothing_and_later_data_is_read_after_it() -> None:
     life = Life()
     first = life.latest(BEFORE_THE_FIRST)
     assert first == {"micro_batch_id": 0, "life": 0, "now_ms": NOW}
@@ -100,7 +100,7 @@ def test_where_nothing_has_come_yet_the_first_plan_reads_nothing_and_what_comes_
     assert (entry.start, entry.end) == (0, 3)
 
 
-def test_a_life_that_is_behind_what_spark_has_committed_plans_nothing() -> None:
+def test_a_life_behind_the_commits_of_spark_plans_nothing() -> None:
     life = Life()
     life.grow(3)
     first = life.latest(BEFORE_THE_FIRST)
@@ -113,7 +113,7 @@ def test_a_life_that_is_behind_what_spark_has_committed_plans_nothing() -> None:
     assert behind.engine.coordinator.in_force is None
 
 
-def test_a_log_of_sparks_that_lost_its_end_is_named_with_what_to_do() -> None:
+def test_a_spark_log_that_lost_its_end_is_named_with_what_to_do() -> None:
     life = Life()
     life.grow(3)
     first = life.latest(BEFORE_THE_FIRST)
@@ -127,7 +127,7 @@ def test_a_log_of_sparks_that_lost_its_end_is_named_with_what_to_do() -> None:
         life.planner.confirm(first, 0.0)
 
 
-def test_a_start_that_is_not_what_was_run_is_refused() -> None:
+def test_a_start_different_from_the_one_that_was_run_is_refused() -> None:
     life = Life()
     life.grow(3)
     first = life.latest(BEFORE_THE_FIRST)
@@ -149,7 +149,7 @@ def test_a_plan_that_is_too_large_for_an_offset_is_a_file() -> None:
         Life(plan_bytes_max=1024).planner.confirm(first, 0.0)
 
 
-def test_a_micro_batch_that_spark_runs_for_other_sources_reads_nothing_and_its_commit_alone_tells_of_it() -> None:
+def test_a_micro_batch_run_by_spark_for_other_sources_reads_nothing_and_only_its_commit_shows_it() -> None:
     commits = [-1]
     life = Life(lambda: commits[0])
     first = life.latest(BEFORE_THE_FIRST)
@@ -170,7 +170,7 @@ def test_a_micro_batch_that_spark_runs_for_other_sources_reads_nothing_and_its_c
         Life().run_without_plan(7)
 
 
-def test_a_life_that_begins_with_a_micro_batch_without_a_plan_counts_it() -> None:
+def test_a_life_that_begins_with_an_unplanned_micro_batch_counts_it() -> None:
     commits = [-1]
     life = Life(lambda: commits[0])
     life.run_without_plan(0)

@@ -79,7 +79,7 @@ def _run(topology: Topology) -> tuple[list[list[int]], LocalEngine]:
     return emitted, engine
 
 
-def test_what_fails_leaves_no_trace_until_an_attempt_succeeds():
+def test_failed_attempts_leave_no_trace_until_one_succeeds():
     emitted, _ = _run(_topology(9, {4: 1, 7: 1}))
     assert sorted(n for n, _ in emitted) == list(range(1, 10))
     assert max(total for _, total in emitted) == 45
@@ -106,7 +106,7 @@ def test_without_transactional_a_retry_counts_twice():
     assert max(total for _, total in emitted) == 45 + 4 + 7
 
 
-def test_what_fails_for_ever_ends_among_the_dead_letters_and_in_no_sum():
+def test_permanently_failing_message_becomes_a_dead_letter_and_is_in_no_sum():
     emitted, _ = _run(_topology(9, {4: 99}))
     assert sorted(n for n, _ in emitted) == [1, 2, 3, 5, 6, 7, 8, 9]
     assert max(total for _, total in emitted) == 41
@@ -127,7 +127,7 @@ def test_a_tuple_that_is_held_over_micro_batches_fails():
     assert "no tuple is held over micro-batches" in engine.ledger.failed[0].fail.reason
 
 
-def test_a_bolt_that_fails_now_one_now_another_ends_with_a_smaller_micro_batch():
+def test_a_bolt_that_fails_different_tuples_in_turn_ends_with_a_smaller_micro_batch():
     """The first executions fail another number each; after ``REPEATS_WHOLE`` of them the entries are halved."""
 
     class Moody(Check):

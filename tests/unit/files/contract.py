@@ -39,7 +39,7 @@ class FilesContract:
         assert files.read("ledger/0.entry") is None
         assert files.names("ledger") == ["1.entry"]
 
-    def test_missing_folders_have_no_files_and_are_made_by_a_write(self, files: Any) -> None:
+    def test_missing_folders_have_no_files_and_are_created_by_a_write(self, files: Any) -> None:
         assert files.names("nowhere") == []
         assert files.read("nowhere/0") is None
         files.remove("nowhere/0")

@@ -114,7 +114,7 @@ class TestOnDisk(FilesContract):
         files.remove_leftovers("nowhere")
         assert sorted((root / "ledger").iterdir()) == sorted([root / "ledger" / "0.entry", new, *others])
 
-    def test_a_write_that_finds_no_room_changes_nothing(self, kind: str, root: Path) -> None:
+    def test_a_write_without_enough_space_changes_nothing(self, kind: str, root: Path) -> None:
         files_at(kind, str(root)).write("ledger/0.entry", b"old")
         limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
         assert in_process(kind, root, f"{limited}\n{REFUSED}") == "refused\n"
@@ -269,7 +269,7 @@ def test_a_file_that_another_process_wrote_is_flushed_with_its_folder(
     LocalFiles(str(root)).flush("nowhere/0")
 
 
-def test_a_complete_file_gets_its_name_durably(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_complete_file_is_renamed_durably_to_its_final_name(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root.mkdir()
     (root / "written").write_bytes(b"a")
     calls = Calls(monkeypatch)
@@ -287,9 +287,7 @@ def test_appended_lines_are_flushed_and_a_new_file_with_its_folder(root: Path, m
     assert (root / "letters").read_bytes() == b"one\ntwo\nthree\n"
 
 
-def test_a_file_system_that_cannot_flush_folders_is_used_all_the_same(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_that_cannot_flush_folders_is_used_anyway(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsync = os.fsync
 
     def of_files_alone(descriptor: int) -> None:
@@ -305,7 +303,7 @@ def test_a_file_system_that_cannot_flush_folders_is_used_all_the_same(
 
 @pytest.mark.parametrize("call", ["fsync", "replace", "link"])
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
-def test_a_write_that_is_broken_off_leaves_nothing(
+def test_an_interrupted_write_leaves_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: BaseException
 ) -> None:
     files = LocalFiles(str(root))
@@ -326,14 +324,14 @@ def test_a_write_that_is_broken_off_leaves_nothing(
     assert files.read("ledger/0.entry") == b"old"
 
 
-def test_of_two_processes_that_create_the_same_files_one_creates_each(root: Path) -> None:
+def test_each_file_is_created_by_exactly_one_of_two_processes(root: Path) -> None:
     code = "print(sum(files.create(f'lives/{number}', str(os.getpid()).encode()) for number in range(200)))"
     processes = [process("local", root, code) for _ in range(2)]
     assert sum(int(one.communicate()[0]) for one in processes) == 200
     assert len(os.listdir(root / "lives")) == 200
 
 
-def test_a_directory_that_must_not_come_back_is_not_made_again(root: Path) -> None:
+def test_a_removed_directory_that_must_stay_removed_is_not_recreated(root: Path) -> None:
     root.mkdir()
     files = LocalFiles(str(root), keeps_root=False)
     root.rmdir()

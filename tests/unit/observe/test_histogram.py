@@ -20,7 +20,7 @@ def histogram_of(durations: list[float]) -> Histogram:
 
 
 @given(DURATIONS, st.sampled_from([0.5, 0.9, 0.99, 0.999, 1.0]))
-def test_a_percentile_is_as_near_as_promised(durations: list[float], share: float) -> None:
+def test_a_percentile_is_as_accurate_as_promised(durations: list[float], share: float) -> None:
     exact = sorted(durations)[math.ceil(len(durations) * share) - 1]
     found = histogram_of(durations).percentile(share)
     assert found is not None
@@ -37,7 +37,7 @@ def test_two_histograms_add_up_to_that_of_all_durations(some: list[float], other
     assert math.isclose(both.sum_ms, expected.sum_ms)
 
 
-def test_nothing_measured_has_no_percentile() -> None:
+def test_empty_measurement_has_no_percentile() -> None:
     assert Histogram().percentiles() == {"p50": None, "p99": None, "p999": None, "max": None}
     assert Histogram().mean_ms is None
 

@@ -37,7 +37,7 @@ def written(history: History, now_ms: int) -> MemoryFiles:
     return files
 
 
-def test_a_window_sums_its_buckets_and_keeps_what_was_so_last() -> None:
+def test_a_window_sums_its_buckets_and_keeps_the_last_gauges() -> None:
     history = History()
     for second in range(30):
         history.add(done(1, latency_ms=second + 1), NOW + second * 1000)
@@ -59,7 +59,7 @@ def test_no_ring_keeps_more_than_its_buckets() -> None:
     assert history.all_time().components == {"lines": {"acked": 2 * RINGS[0].buckets}}
 
 
-def test_it_is_the_same_after_it_was_written_and_read() -> None:
+def test_value_is_the_same_after_it_is_written_and_read() -> None:
     history = History()
     for step in range(100):
         history.add(done(step), NOW + step * 10_000)
@@ -75,7 +75,7 @@ def test_it_is_the_same_after_it_was_written_and_read() -> None:
     assert [list(part) for part in record.parts] == [["read", 0.0, 100.0]]
 
 
-def test_a_damaged_file_costs_only_what_it_held() -> None:
+def test_a_damaged_file_loses_only_its_own_content() -> None:
     history = History()
     history.add(done(5), NOW)
     files = written(history, NOW)
@@ -88,7 +88,7 @@ def test_a_damaged_file_costs_only_what_it_held() -> None:
     assert again.all_time().components == {"lines": {"acked": 5}}
 
 
-def test_old_files_go_and_so_do_the_oldest_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_files_and_the_oldest_beyond_the_limit_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     history = History()
     for step in range(3 * RINGS[0].buckets):
         history.add(done(1), NOW + step * 10_000)

@@ -135,7 +135,7 @@ def test_a_span_has_its_kind_its_status_its_event_and_its_scope() -> None:
     assert of_failed["refuse[0]"].kind is SpanKind.INTERNAL
 
 
-def test_a_traceparent_is_the_parent_of_the_tree_where_the_message_was_followed() -> None:
+def test_a_traceparent_becomes_the_parent_of_the_tree_when_the_message_is_traced() -> None:
     built = topology()
     found = trees(traces_of(built, reports_of(built)))
     for followed in ((4, 2), (8, 1)):
@@ -184,7 +184,7 @@ def failed_often(built: Topology, count: int) -> MicroBatchReport:
     return MicroBatchReport(Promotion(1, failed=[tree] * count), TopologyMetrics(), 1.0)
 
 
-def test_the_engine_does_not_wait_for_a_collector_and_what_does_not_fit_is_counted_and_said_once(
+def test_engine_does_not_wait_for_a_collector_and_counts_and_reports_overflow_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(otel, "STORIES_MAX", 50)
@@ -205,7 +205,7 @@ def test_the_engine_does_not_wait_for_a_collector_and_what_does_not_fit_is_count
     assert exporter.sent > 0
 
 
-def test_the_end_does_not_wait_long_for_a_collector_that_does_not_answer(
+def test_shutdown_does_not_wait_long_for_a_collector_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(otel, "CLOSE_SECS", 0.01)
@@ -274,7 +274,7 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_a_collector_gets_the_traces_over_http_where_the_environment_says(
+def test_a_collector_receives_the_traces_over_http_at_the_address_in_the_environment(
     collector: Collector, monkeypatch: pytest.MonkeyPatch, compression: str
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")

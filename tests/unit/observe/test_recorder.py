@@ -25,7 +25,7 @@ def seen(**times: float) -> Observed:
     return observed
 
 
-def test_counts_are_added_once_and_what_was_counted_before_is_not() -> None:
+def test_counts_are_added_once_and_earlier_counts_are_not_added_again() -> None:
     metrics = TopologyMetrics({"lines": ComponentMetrics(acked=100)})
     history = History()
     recorder = Recorder(history, metrics, NOW)
@@ -58,7 +58,7 @@ def test_the_parts_of_a_micro_batch_follow_each_other_and_what_an_earlier_life_d
     assert history.micro_batches[-1].parts == []
 
 
-def test_executions_that_do_not_count_are_a_part_of_their_own() -> None:
+def test_executions_that_do_not_count_are_reported_as_a_separate_part() -> None:
     history = History()
     recorder = Recorder(history, TopologyMetrics(), NOW)
     observed = Observed()
@@ -91,7 +91,7 @@ class Sink(BasicBolt):
         """Nothing comes of it."""
 
 
-def test_a_tree_counts_with_the_time_from_its_plan_to_the_promotion_of_its_ack(
+def test_a_tree_is_counted_with_the_time_from_its_plan_to_the_promotion_of_its_ack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: list[Observed] = []

@@ -47,7 +47,7 @@ def parents(spans: list[Span]) -> dict[str, str | None]:
     return {span.name: names[span.parent.span_id] if span.parent else None for span in spans}
 
 
-def test_the_tree_is_the_first_span_and_each_hop_hangs_on_the_hop_that_sent_its_tuple() -> None:
+def test_tree_is_the_first_span_and_the_parent_of_each_hop_is_the_hop_that_sent_its_tuple() -> None:
     spans = spans_of("shop", FAILED)
     assert parents(spans) == {
         "orders": None,
@@ -59,7 +59,7 @@ def test_the_tree_is_the_first_span_and_each_hop_hangs_on_the_hop_that_sent_its_
     assert len({span.context.span_id for span in spans}) == 4
 
 
-def test_a_hop_of_which_only_the_way_of_one_tuple_is_known_hangs_on_the_hop_before_it() -> None:
+def test_a_hop_with_only_one_known_path_is_a_child_of_the_hop_before_it() -> None:
     way = (hop(3, 0, "orders[0]"), hop(3, 1, "items[1]"), hop(3, 2, "charge[0]", failed=1, source="items[1]"))
     assert parents(spans_of("shop", replace(FAILED, hops=way))) == {
         "orders": None,
@@ -70,7 +70,7 @@ def test_a_hop_of_which_only_the_way_of_one_tuple_is_known_hangs_on_the_hop_befo
     assert parents(spans_of("shop", replace(FAILED, hops=way[2:]))) == {"orders": None, "charge[0]": "orders"}
 
 
-def test_the_same_tree_is_the_same_trace_and_any_other_is_another() -> None:
+def test_same_tree_gives_the_same_trace_and_another_tree_another_trace() -> None:
     own = spans_of("shop", FAILED)
     assert spans_of("shop", FAILED) == own
     others = [
@@ -92,7 +92,7 @@ def test_the_traceparent_of_the_message_is_the_parent_and_its_trace_is_the_trace
     assert spans_of("shop", replace(FAILED, hops=(not_sampled,)))[0].parent == replace(tree.parent, is_sampled=False)
 
 
-def test_times_are_those_of_micro_batches_from_their_plan_to_their_promotion() -> None:
+def test_times_cover_micro_batches_from_plan_to_promotion() -> None:
     tree, spout, items, charge = spans_of("shop", FAILED, durations_ms={3: 250.0, 4: 500.5})
     ms = 1_000_000
     assert (tree.start_ns, tree.end_ns) == (3000 * ms, 4000 * ms + 500_500_000)
@@ -100,7 +100,7 @@ def test_times_are_those_of_micro_batches_from_their_plan_to_their_promotion() -
     assert (charge.start_ns, charge.end_ns) == (4000 * ms, 4000 * ms + 500_500_000)
 
 
-def test_the_tree_says_what_became_of_it_and_where_its_message_came_from() -> None:
+def test_tree_has_its_outcome_and_the_origin_of_its_message() -> None:
     message = {"messaging.system": "kafka", "messaging.destination.name": "orders", "messaging.kafka.offset": 321}
     tree, *_ = spans_of("shop", FAILED, attributes=message)
     assert tree.is_consumer

@@ -70,7 +70,7 @@ def seen(pages: Pages, name: str, what: str) -> Sight:
     raise AssertionError(f"process {name} was not seen at {what!r}: {pages.sights()}")
 
 
-def test_a_call_that_hangs_is_seen_with_its_tuple_and_its_line_and_its_process_is_killed(tmp_path: Path) -> None:
+def test_a_hanging_call_is_detected_with_its_tuple_and_its_line_and_its_process_is_killed(tmp_path: Path) -> None:
     pages = Pages(str(tmp_path / "pages"))
     with worker(tmp_path) as process:
         name = str(process.pid)
@@ -82,7 +82,7 @@ def test_a_call_that_hangs_is_seen_with_its_tuple_and_its_line_and_its_process_i
     assert list(Path(pages.directory).iterdir()) == []
 
 
-def test_where_the_driver_is_elsewhere_the_worker_itself_logs_the_hang(
+def test_worker_logs_the_hang_itself_if_the_driver_is_on_another_machine(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages_module, "Hangs", lambda: Hangs(hung_secs=0.0))

@@ -34,7 +34,7 @@ def test_a_life_counts_nothing_once_another_one_has_begun(tmp_path: Path) -> Non
         old.tenure.check(life)
 
 
-def test_lives_that_begin_at_one_moment_have_numbers_of_their_own(tmp_path: Path) -> None:
+def test_lives_that_begin_at_the_same_moment_have_different_numbers(tmp_path: Path) -> None:
     drivers = [NoLock(tmp_path) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         lives = list(pool.map(NoLock.begin_life, drivers))
@@ -48,7 +48,7 @@ def test_lives_that_begin_at_one_moment_have_numbers_of_their_own(tmp_path: Path
     assert fenced == 7, "all but the newest"
 
 
-def test_a_life_that_a_full_disk_keeps_from_beginning_does_not_end_the_one_before(
+def test_a_life_that_cannot_begin_on_a_full_disk_does_not_end_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = NoLock(tmp_path)
@@ -68,7 +68,7 @@ def test_a_life_that_a_full_disk_keeps_from_beginning_does_not_end_the_one_befor
     assert driver.begin_life() == 1
 
 
-def test_where_a_file_system_cannot_create_exclusively_only_one_of_two_goes_on(tmp_path: Path) -> None:
+def test_only_one_of_two_continues_if_the_file_system_cannot_create_exclusively(tmp_path: Path) -> None:
     """Its last writer wins; the other one finds that out before it writes anything that counts."""
     one, two = NoLock(tmp_path), NoLock(tmp_path)
     life = one.begin_life()
@@ -99,7 +99,7 @@ def test_a_checkpoint_has_an_id_of_its_own_which_outlives_its_drivers(tmp_path: 
     assert NoLock(tmp_path / "a").identity() not in ("", first), "a damaged one is made anew"
 
 
-def test_a_driver_that_was_thought_dead_removes_nothing(tmp_path: Path) -> None:
+def test_a_driver_wrongly_believed_dead_removes_nothing(tmp_path: Path) -> None:
     old, new = NoLock(tmp_path), NoLock(tmp_path)
     old.begin_life()
     for number in range(4):

@@ -46,7 +46,7 @@ def archive(cache: Path) -> ClassArchive:
     return ClassArchive(str(cache / "classes-1.jsa"))
 
 
-def test_each_java_and_each_spark_has_its_own(java: str, spark: str, cache: Path) -> None:
+def test_each_java_and_spark_version_has_its_own_class_archive(java: str, spark: str, cache: Path) -> None:
     first = archive_for(java, spark)
     assert first is not None
     assert Path(first.path).parent == cache
@@ -59,7 +59,9 @@ def test_each_java_and_each_spark_has_its_own(java: str, spark: str, cache: Path
     assert other.path != first.path
 
 
-def test_where_the_user_has_chosen_there_is_none(java: str, spark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_class_archive_is_used_if_the_user_chose_one_or_turned_it_off(
+    java: str, spark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=/mine.jsa")
         assert archive_for(java, spark) is None
@@ -70,7 +72,7 @@ def test_where_the_user_has_chosen_there_is_none(java: str, spark: str, monkeypa
     assert archive_for(java, spark) is not None
 
 
-def test_it_is_made_once_while_the_process_runs_or_when_it_ends(cache: Path, java: str) -> None:
+def test_class_archive_is_made_once_while_the_process_runs_or_when_it_ends(cache: Path, java: str) -> None:
     """The maker is a module that notes that it was called."""
     cache.mkdir(mode=0o700)
     (cache / "noted.py").write_text("import sys; open(sys.argv[1] + '.noted', 'a').write('once ')")

@@ -82,7 +82,7 @@ def test_an_archive_can_be_imported_from_and_is_named_by_its_content(
     assert code_shipping.archive("sources", named, str(tmp_path)) != first
 
 
-def test_a_folder_with_much_data_in_it_is_not_sent_and_a_warning_says_so(
+def test_a_folder_with_much_data_is_not_sent_and_a_warning_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     module("large", tmp_path / "large" / "__init__.py")
@@ -106,7 +106,7 @@ class FakeContext:
         sys.path.insert(1, path)
 
 
-def test_files_that_are_named_are_sent_once_and_leave_the_path_alone(tmp_path: Path) -> None:
+def test_named_files_are_sent_once_and_do_not_change_the_path(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "__init__.py").write_text("")

@@ -57,7 +57,7 @@ def calls_of(bolt: Committer) -> tuple[CommitCalls, Calls]:
     return CommitCalls(lay_out(builder.build(), 2), {"out": cloudpickle.dumps(bolt)}, "c" * 32, calls), calls
 
 
-def test_it_is_opened_with_the_first_commit_and_ended_once() -> None:
+def test_committer_is_opened_by_the_first_commit_and_ended_once() -> None:
     made, calls = calls_of(Target())
     with calls.changed:
         made("out", 0, lambda: [1])
@@ -66,7 +66,7 @@ def test_it_is_opened_with_the_first_commit_and_ended_once() -> None:
     assert SEEN == [("begin", "c" * 32, 0, "commit-out"), ("commit", 0, [1]), ("commit", 1, [2]), "end"]
 
 
-def test_what_is_away_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_commit_waits_for_an_unavailable_target(caplog: pytest.LogCaptureFixture) -> None:
     made, calls = calls_of(Target(Unavailable("the disk is full"), 4))
     with caplog.at_level(logging.INFO, "sparkbolt"), calls.changed:
         made("out", 7, lambda: [1])
@@ -76,7 +76,7 @@ def test_what_is_away_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     assert "commit 7 of out waits: the disk is full" in caplog.text
 
 
-def test_a_topology_that_stops_does_not_wait_for_it() -> None:
+def test_a_stopping_topology_does_not_wait_for_a_commit_call() -> None:
     made, calls = calls_of(Target(Unavailable("away"), 1 << 40))
     threading.Timer(0.2, calls.break_off).start()
     began = time.monotonic()
@@ -87,7 +87,7 @@ def test_a_topology_that_stops_does_not_wait_for_it() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no such column"), SystemExit("enough"), KeyboardInterrupt()])
-def test_any_other_exception_says_where_it_was_raised_and_what_becomes_of_the_rows(error: BaseException) -> None:
+def test_any_other_exception_shows_where_it_was_raised_and_what_happens_to_the_rows(error: BaseException) -> None:
     made, calls = calls_of(Target(error, 1))
     said = rf"commit of 'out' raised {type(error).__name__}.*test_commit_calls.py, line \d+\): the rows of txid 7"
     with calls.changed, pytest.raises(EngineError, match=said):

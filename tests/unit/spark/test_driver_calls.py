@@ -74,7 +74,7 @@ class Raises(Leaves):
 
 
 @pytest.mark.parametrize("method", ["next_ranges", "finished", "on_committed", "on_sources_changed", "lag", "on_read"])
-def test_what_a_spout_raises_in_the_driver_keeps_its_type_and_says_whose_it_is_and_where(method: str) -> None:
+def test_exception_of_a_spout_in_the_driver_keeps_its_type_and_names_the_spout_and_the_call(method: str) -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", Raises(method))
     builder.set_bolt("pass", Pass()).shuffle_grouping("numbers")
@@ -92,7 +92,7 @@ def test_what_a_spout_raises_in_the_driver_keeps_its_type_and_says_whose_it_is_a
     assert text.count("raised by") == 1
 
 
-def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
+def test_a_listener_that_raises_or_exits_is_reported_and_the_others_are_still_notified(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     own = topology()
@@ -121,7 +121,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
     assert all(line.endswith("the topology goes on, and it is called again next time") for line in lines)
 
 
-def test_a_partitioned_spout_whose_close_raises_does_not_keep_the_others_open(
+def test_a_partitioned_spout_with_a_failing_close_does_not_keep_the_others_open(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     closed: list[str] = []
@@ -151,7 +151,7 @@ def test_a_partitioned_spout_whose_close_raises_does_not_keep_the_others_open(
 @pytest.mark.parametrize(
     "method", ["next_ranges", "finished", "on_committed", "on_sources_changed", "lag", "on_read", "prepare"]
 )
-def test_a_partitioned_spout_that_exits_raises_as_any_other_exception(method: str) -> None:
+def test_an_exit_in_a_partitioned_spout_is_handled_like_any_other_exception(method: str) -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", Leaves(method))
     builder.set_bolt("pass", Pass()).shuffle_grouping("numbers")

@@ -25,7 +25,7 @@ class Grim(BasicBolt):
         raise ValueError("never")
 
 
-def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
+def test_next_driver_reports_messages_given_up_in_the_last_commit(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     builder = TopologyBuilder("t")
@@ -62,7 +62,7 @@ def announced(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_error_lines_that_repeat_are_told_a_few_times_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_error_lines_are_logged_a_few_times_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
     now_s = [100.0]
     error_log = ErrorLog(Config(max_error_report_per_interval=2, error_throttle_interval_secs=10), lambda: now_s[0])
     for number in range(415):
@@ -78,7 +78,7 @@ def test_error_lines_that_repeat_are_told_a_few_times_and_then_counted(caplog: p
     assert announced(caplog)[2:] == [told]
 
 
-def test_an_outage_is_one_line_that_tells_the_most_frequent_cause_and_what_happens_next(
+def test_an_outage_is_one_line_with_the_most_frequent_cause_and_the_next_step(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Fickle(BasicBolt):

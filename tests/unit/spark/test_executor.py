@@ -31,7 +31,7 @@ def test_a_batch_is_never_larger_than_arrow_can_count(sizes: list[int], split: l
     assert parts(*sizes) == split
 
 
-def test_rows_come_back_as_they_went() -> None:
+def test_rows_survive_a_round_trip() -> None:
     rows = [
         (dest, bytes([dest]) * size) for dest, size in enumerate([0, 1, BATCH_BYTES_MAX, 3, BATCH_BYTES_MAX - 1, 2])
     ]

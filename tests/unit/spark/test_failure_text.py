@@ -45,7 +45,9 @@ from tests.unit.spark.lives import FACTORY
         ("ValueError: Python worker failed to connect back.", False),
     ],
 )
-def test_a_process_that_did_not_come_up_is_known_by_what_spark_tells_of_it(text: str, is_free: bool) -> None:
+def test_a_python_process_that_failed_to_start_is_recognized_by_the_error_text_of_spark(
+    text: str, is_free: bool
+) -> None:
     assert query_failure(PySparkException(text)).free is is_free
 
 
@@ -59,7 +61,7 @@ def test_a_process_that_did_not_come_up_is_known_by_what_spark_tells_of_it(text:
         'java.io.IOException: Cannot run program "/opt/python3.9": error=2, No such file or directory',
     ],
 )
-def test_workers_of_another_python_are_one_sentence_that_says_which_and_what_to_do(
+def test_workers_with_another_python_give_a_one_sentence_error_with_versions_and_advice(
     monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setattr(SparkContext, "_active_spark_context", SimpleNamespace(pythonExec="/opt/python3.9"))
@@ -69,7 +71,7 @@ def test_workers_of_another_python_are_one_sentence_that_says_which_and_what_to_
     assert f"this program runs {sys.executable}. Set the environment variable PYSPARK_PYTHON" in failure.text
 
 
-def test_an_error_of_ours_leaves_a_process_with_its_kind_and_all_its_words() -> None:
+def test_a_sparkbolt_error_keeps_its_type_and_its_full_text_across_processes() -> None:
     for error in (StateError("bolt 'a'\nsecond line: \"quoted\" é"), InvalidTopology("t", ["one", "two"])):
         with pytest.raises(Exception) as raised, errors_carried():  # noqa: PT011  a type of its own, as a text to Spark
             raise error
@@ -78,7 +80,7 @@ def test_an_error_of_ours_leaves_a_process_with_its_kind_and_all_its_words() -> 
         assert query_failure(Py4JError(text)) == QueryFailure(str(error), type(error))
 
 
-def test_a_full_disk_is_told_by_its_number() -> None:
+def test_a_full_disk_is_recognized_by_its_error_number() -> None:
     assert query_failure(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))).text.startswith("a disk is full")
     assert (
         query_failure(OSError(errno.EACCES, "Permission denied")).text
@@ -94,7 +96,7 @@ def test_a_full_disk_is_told_by_its_number() -> None:
         (SystemExit(2), None),
     ],
 )
-def test_what_the_driver_raises_reaches_the_planner_as_data(error: BaseException, expected: Any) -> None:
+def test_driver_exception_reaches_the_planner_as_data(error: BaseException, expected: Any) -> None:
     def answer(verb: str, argument: Any) -> Any:
         raise error
 
@@ -112,7 +114,7 @@ def test_what_the_driver_raises_reaches_the_planner_as_data(error: BaseException
 @pytest.mark.parametrize(
     ("says", "words"), [("x No space left on device y", "a disk is full"), ("x", "end of its connection")]
 )
-def test_a_call_of_state_that_spark_broke_off_is_explained_by_its_log(
+def test_a_call_of_state_that_spark_interrupted_is_explained_by_its_log(
     says: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "spark.log"

@@ -33,7 +33,7 @@ def test_workers_talk_to_the_jvm_over_unix_sockets_in_a_folder_of_this_process(
     assert settings[FOLDER] == f"{folder}/sparkbolt-12345678"
 
 
-def test_a_log_that_is_kept_is_all_that_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_log_is_the_only_thing_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparkbolt.spark.scratch.tempfile.tempdir", str(tmp_path))
     output = JvmOutput()
     os.makedirs(f"{output.segments}/run/1-2")

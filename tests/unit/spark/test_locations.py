@@ -35,7 +35,7 @@ from sparkbolt.spark.session import given_session, make_session
         ("s3a://bucket/state", None),
     ],
 )
-def test_a_checkpoint_without_a_scheme_or_with_that_of_files_is_a_directory_of_this_machine(
+def test_a_checkpoint_with_no_scheme_or_the_file_scheme_is_a_local_directory(
     place: str, path: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/var/ann")
@@ -44,7 +44,7 @@ def test_a_checkpoint_without_a_scheme_or_with_that_of_files_is_a_directory_of_t
     assert (scheme_of(place) in (None, "file")) == (path is not None)
 
 
-def test_the_tools_find_the_checkpoint_where_the_run_has_put_it(
+def test_tools_find_the_checkpoint_at_the_location_chosen_by_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -71,7 +71,9 @@ def nobody() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-def test_a_master_that_does_not_answer_is_told_and_one_of_several_that_does_is_enough(port: int, nobody: int) -> None:
+def test_an_unresponsive_master_is_reported_and_one_responsive_master_of_several_is_enough(
+    port: int, nobody: int
+) -> None:
     there, away = f"127.0.0.1:{port}", f"127.0.0.1:{nobody}"
     for master in (f"spark://{there}", f"spark://{away},{there}", f"k8s://https://{there}", "local[2]", "yarn"):
         check_master(master)
@@ -81,7 +83,7 @@ def test_a_master_that_does_not_answer_is_told_and_one_of_several_that_does_is_e
             check_master(master)
 
 
-def test_a_place_where_no_checkpoint_can_be_is_refused_and_nothing_is_made(
+def test_a_location_that_cannot_hold_a_checkpoint_is_refused_and_nothing_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -105,7 +107,7 @@ def test_no_jvm_is_started_for_a_master_that_does_not_answer(nobody: int, monkey
         make_session("t", f"spark://127.0.0.1:{nobody}")
 
 
-def test_a_name_node_that_does_not_answer_is_told(port: int, nobody: int) -> None:
+def test_an_unresponsive_name_node_is_reported(port: int, nobody: int) -> None:
     check_hdfs(f"hdfs://127.0.0.1:{port}/state")
     check_hdfs("hdfs://a-service/state", ["a-service"])
     check_hdfs("s3a://bucket/state")
@@ -113,7 +115,7 @@ def test_a_name_node_that_does_not_answer_is_told(port: int, nobody: int) -> Non
         check_hdfs(f"hdfs://127.0.0.1:{nobody}/state")
 
 
-def test_a_file_system_that_does_not_answer_is_not_waited_for_any_longer() -> None:
+def test_an_unresponsive_file_system_is_waited_for_only_until_the_limit() -> None:
     assert answer_within(30.0, lambda: 7, "s3a://bucket") == 7
     with pytest.raises(ZeroDivisionError):
         answer_within(30.0, lambda: 1 / 0, "s3a://bucket")
@@ -142,14 +144,14 @@ def session(master: str, **settings: str) -> Any:
         ("local[2,4]", {"spark.speculation": "true"}, "Start Spark with spark.speculation=false"),
     ],
 )
-def test_a_session_whose_settings_endanger_tuples_is_refused(
+def test_a_session_with_settings_that_endanger_tuples_is_refused(
     master: str, settings: Mapping[str, str], cure: str
 ) -> None:
     with pytest.raises(EngineError, match=cure):
         given_session(session(master, **settings), "a session was given")
 
 
-def test_a_master_or_a_setting_beside_a_session_must_be_what_the_session_has() -> None:
+def test_a_master_or_setting_given_with_a_session_must_match_the_session() -> None:
     own = session("local[2,4]", **{"spark.driver.memory": "2g"})
     assert given_session(own, "x", "local[2]", {"spark.driver.memory": "2g"}) is own
     with pytest.raises(

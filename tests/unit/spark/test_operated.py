@@ -14,7 +14,7 @@ from tests.unit.spark.lives import Lives, idle_running, topology
 from tests.unit.spark.lives import start as start
 
 
-def test_a_restart_that_was_asked_for_begins_another_life_and_is_no_failure(
+def test_a_requested_restart_begins_another_life_and_is_no_failure(
     start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     lives = Lives()
@@ -41,7 +41,7 @@ def test_a_query_that_fails_while_it_is_asked_to_restart_is_no_failure(start: An
     assert running.failure is None
 
 
-def test_a_topology_that_is_killed_drains_and_ends_and_who_waits_is_told(start: Any) -> None:
+def test_a_killed_topology_drains_and_ends_and_its_waiters_are_notified(start: Any) -> None:
     lives = Lives()
     running = start(lives)
     lives.await_begun(1).coordinator.finished = False
@@ -71,7 +71,7 @@ def test_a_second_kill_may_only_shorten_the_time(start: Any) -> None:
     assert running.stop(drain=False) is False
 
 
-def test_a_topology_that_is_stopped_drains_and_is_not_activated_again(start: Any) -> None:
+def test_a_stopped_topology_drains_and_is_not_activated_again(start: Any) -> None:
     lives = Lives()
     running = start(lives)
     life = lives.await_begun(1)
@@ -90,7 +90,7 @@ def test_a_topology_that_is_stopped_drains_and_is_not_activated_again(start: Any
     assert (view.state, view.why) == (TopologyState.ENDED, None)
 
 
-def test_who_closes_a_topology_that_is_being_closed_waits_for_its_end(start: Any) -> None:
+def test_second_close_of_a_topology_waits_for_its_end(start: Any) -> None:
     lives = Lives()
     running = start(lives)
     lives.await_begun(1)
@@ -99,7 +99,7 @@ def test_who_closes_a_topology_that_is_being_closed_waits_for_its_end(start: Any
     assert running._closed.is_set()
 
 
-def test_what_is_shown_never_waits_for_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_display_never_waits_for_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     running = idle_running(topology(), monkeypatch)
     held, release = threading.Event(), threading.Event()
 

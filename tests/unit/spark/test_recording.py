@@ -43,7 +43,7 @@ def coordinator(**counts: int) -> Any:
     return SimpleNamespace(observed=observed, ledger=SimpleNamespace(metrics=metrics))
 
 
-def test_what_is_promoted_is_in_the_checkpoint_after_close() -> None:
+def test_promoted_state_is_in_the_checkpoint_after_close() -> None:
     files = MemoryFiles()
     recording = Recording(files, TopologyMetrics())
     recording.promoted(coordinator(acked=3), Promotion(0))
@@ -70,7 +70,7 @@ def test_a_full_disk_is_logged_once_and_the_history_is_written_when_it_has_space
     assert History.load(files).all_time().components == {"lines": {"acked": 3}}
 
 
-def test_a_worker_that_reports_nothing_any_more_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_has_stopped_reporting_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     recording = Recording(MemoryFiles(), TopologyMetrics())
     recording.promoted(coordinator(), Promotion(0))
     assert ("worker", Process("here", 1, 1000)) in recording.processes()

@@ -45,7 +45,7 @@ def test_each_schema_is_named_where_it_is_and_the_rest_stays(moved: Path) -> Non
     assert after == before
 
 
-def test_what_is_at_its_place_is_not_written_and_a_copy_is(moved: Path, tmp_path: Path) -> None:
+def test_metadata_at_its_original_location_is_not_rewritten_and_a_copy_is(moved: Path, tmp_path: Path) -> None:
     name_anew(moved)
     spark_writes = schemas(moved)[0].replace("file:///", "file:/")
     text = (moved / METADATA).read_text().replace(schemas(moved)[0], spark_writes)

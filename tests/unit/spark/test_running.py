@@ -37,14 +37,14 @@ def test_a_topology_is_up_when_its_query_works_and_in_trouble_when_it_has_failed
     assert (running.waits_for, running.trouble) == (None, None)
 
 
-def test_a_topology_waits_for_its_spouts_and_tells_why_one_is_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topology_waits_for_its_spouts_and_reports_why_one_is_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
     running = idle_running(topology(), monkeypatch)
     running._lifecycle.opening = ["a[0]"]
     running._supervisor.threads = [SimpleNamespace(trouble="open of spout a[0] raised")]  # type: ignore[list-item]
     assert (running.waits_for, running.trouble) == ("a[0]: open has not returned", "open of spout a[0] raised")
 
 
-def test_a_bolt_that_is_out_is_told_with_its_reason_and_its_next_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bolt_that_is_out_is_reported_with_its_reason_and_its_next_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     running = idle_running(topology(), monkeypatch)
     assert running.outages == []
     outages = running._coordinator.ledger.outages
@@ -57,7 +57,7 @@ def test_a_bolt_that_is_out_is_told_with_its_reason_and_its_next_probe(monkeypat
     assert running.outages == [out, "commit 3 of sink waits: the disk is full"]
 
 
-def test_a_driver_that_comes_next_has_the_counters_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_driver_has_the_counters_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = LocalEngine(topology())
     while engine.step() is not None:
         pass
@@ -68,7 +68,7 @@ def test_a_driver_that_comes_next_has_the_counters_at_once(monkeypatch: pytest.M
     assert (metrics.components["numbers"].acked, metrics.components["pass"].executed) == (2, 2)
 
 
-def test_a_running_topology_tells_its_state_and_takes_no_orders_once_it_is_stopped(
+def test_a_running_topology_reports_its_state_and_accepts_no_orders_once_it_is_stopped(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     running = idle_running(topology(), monkeypatch, NoLock(tmp_path))

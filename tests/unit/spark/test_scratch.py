@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             scratch.remove(path)
 
 
-def test_a_folder_is_its_makers_alone_and_goes_with_it(folder: Path) -> None:
+def test_a_folder_is_private_to_its_creator_and_is_removed_with_it(folder: Path) -> None:
     path = scratch.make("checkpoint-")
     assert path.startswith(f"{folder}/sparkbolt-checkpoint-")
     assert os.stat(path).st_mode & 0o777 == 0o700
@@ -45,7 +45,7 @@ def test_a_folder_is_its_makers_alone_and_goes_with_it(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_what_a_dead_process_has_left_is_removed_by_the_next_start(folder: Path) -> None:
+def test_next_start_removes_leftovers_of_a_dead_process(folder: Path) -> None:
     maker = subprocess.Popen([sys.executable, "-c", MAKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert maker.stdout is not None
     left, kept = (maker.stdout.readline().strip() for _ in range(2))

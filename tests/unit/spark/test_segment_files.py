@@ -57,7 +57,7 @@ def begun(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FOLDER_ENV, str(root))
 
 
-def test_another_process_finds_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_process_finds_the_newest_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_files, "KEPT_FILES_MAX", 8)
     begun(tmp_path, monkeypatch)
     found = stored(SegmentFiles.of("run", 1, 3), ["kv/b", "kv/d"], 10)
@@ -80,7 +80,7 @@ def test_all_files_of_a_task_have_a_bound(tmp_path: Path, monkeypatch: pytest.Mo
     assert files.get(names[-1]) is not None
 
 
-def test_what_spark_is_told_to_remove_is_removed_here_too(tmp_path: Path) -> None:
+def test_keys_removed_from_spark_state_are_removed_from_segment_files_too(tmp_path: Path) -> None:
     spark, stamps, folder = SparksState(), iter(range(1, 10_000)), tmp_path / "task"
     state = TaskState()
     for number in range(300):
@@ -111,7 +111,7 @@ def test_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch: pytes
     assert os.listdir(tmp_path) == []
 
 
-def test_without_a_folder_and_with_one_that_is_no_folder_nothing_is_kept(
+def test_nothing_is_kept_without_a_folder_or_with_a_path_that_is_not_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(FOLDER_ENV, raising=False)
@@ -122,9 +122,7 @@ def test_without_a_folder_and_with_one_that_is_no_folder_nothing_is_kept(
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["with the files", "without them"])
-def test_a_worker_catches_up_with_another_one_without_asking_spark_for_what_is_large(
-    tmp_path: Path, lost: bool
-) -> None:
+def test_a_worker_catches_up_with_another_one_without_reading_large_data_from_spark(tmp_path: Path, lost: bool) -> None:
     spark, stamps, folder = SparksState(), iter(range(1, 100)), tmp_path / "task"
     one, other = TaskState(), TaskState()
 

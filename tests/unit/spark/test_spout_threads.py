@@ -37,7 +37,7 @@ class Blocking(Spout):
         self.closed.append("closed")
 
 
-def test_spouts_are_told_to_stop_together_and_one_that_hangs_holds_up_no_other(
+def test_spouts_stop_concurrently_and_one_that_hangs_delays_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     from sparkbolt.spark.spout_threads import SpoutThread
@@ -95,7 +95,7 @@ class Acked(Spout):
             self.heard.set()
 
 
-def test_a_spout_hears_of_an_ack_once_though_a_new_life_begins_meanwhile() -> None:
+def test_a_spout_gets_an_ack_once_even_if_a_new_life_begins_meanwhile() -> None:
     from sparkbolt.spark.spout_threads import SpoutThread
 
     lock = threading.Condition(threading.RLock())
@@ -157,7 +157,7 @@ class Broken(Spout):
         return self.works.is_set()
 
 
-def test_whatever_a_spout_raises_is_told_and_its_thread_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_exception_of_a_spout_is_reported_and_its_thread_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     from sparkbolt.spark import spout_threads
     from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread
 

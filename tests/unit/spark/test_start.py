@@ -43,7 +43,7 @@ class DeadJvm:
         raise ConnectionRefusedError(111, "Connection refused")
 
 
-def test_a_session_whose_jvm_has_died_is_named_and_not_the_checkpoint(tmp_path: Path) -> None:
+def test_a_session_with_a_dead_jvm_is_named_instead_of_the_checkpoint(tmp_path: Path) -> None:
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=DeadJvm()))
     with pytest.raises(EngineError, match=r"Spark's JVM has died, .* in a new process"):
         start(build(), spark=session, checkpoint=str(tmp_path / "state"))
@@ -58,7 +58,7 @@ def test_a_session_whose_jvm_has_died_is_named_and_not_the_checkpoint(tmp_path: 
         ({"master": "lcal[2]"}, EngineError, r"there is no master 'lcal\[2\]'"),
     ],
 )
-def test_what_needs_no_spark_to_be_seen_is_refused_before_spark_starts(
+def test_mistakes_detectable_without_spark_are_refused_before_spark_starts(
     options: dict[str, Any], error: type[Exception], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -69,7 +69,7 @@ def test_what_needs_no_spark_to_be_seen_is_refused_before_spark_starts(
         start(build(), **options)
 
 
-def test_a_jvm_whose_start_is_broken_off_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jvm_with_an_interrupted_start_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by Ctrl-C; the script stands in for Spark's, whose JVM would not end by itself."""
     script = tmp_path / "bin/spark-submit"
     script.parent.mkdir()
@@ -143,7 +143,7 @@ def test_a_checkpoint_that_another_driver_has_is_refused_before_spark_is_started
 
 
 @pytest.mark.parametrize("owner", ["another driver (process 4194304, its JVM is {0})", "another driver", ""])
-def test_a_checkpoint_whose_driver_is_dead_or_unknown_is_waited_for(hold: Any, tmp_path: Path, owner: str) -> None:
+def test_a_checkpoint_with_a_dead_or_unknown_driver_is_waited_for(hold: Any, tmp_path: Path, owner: str) -> None:
     hold(owner)
     with pytest.raises(SparkIsStartedError):
         start(build(), checkpoint=tmp_path)

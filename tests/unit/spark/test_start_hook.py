@@ -46,12 +46,12 @@ def started(*path: str) -> tuple[list[str], str | None]:
     return found, ran
 
 
-def test_what_is_installed_comes_from_where_it_is_installed(installed: Path) -> None:
+def test_installed_modules_are_imported_from_their_installation(installed: Path) -> None:
     found, _ = started(*paths(installed), START_HOOK, str(installed))
     assert not set(paths(installed)) & set(found)
     assert str(installed) in found
 
 
-def test_without_the_hook_it_comes_from_the_zip(installed: Path) -> None:
+def test_pyspark_is_imported_from_the_zip_without_the_hook(installed: Path) -> None:
     found, _ = started(*paths(installed), str(installed))
     assert set(paths(installed)) <= set(found)

@@ -25,7 +25,7 @@ from tests.unit.spark.lives import NO_WORKER, Lives, NoLock, SparkSaysError, thr
 from tests.unit.spark.lives import start as start
 
 
-def test_an_open_that_raises_once_after_a_restart_is_not_taken_for_another_driver(
+def test_an_open_that_raises_once_after_a_restart_is_not_mistaken_for_another_driver(
     start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     lives = Lives(lambda number: ConnectionError("the broker is away") if number == 1 else None)
@@ -55,7 +55,7 @@ def test_user_code_that_exits_does_not_end_the_supervisor(
     assert f"query failed: {line_of(error)}; it is started again" in caplog.records[-1].getMessage()
 
 
-def test_another_driver_that_took_the_checkpoint_over_is_still_found(start: Any, tmp_path: Path) -> None:
+def test_a_takeover_of_the_checkpoint_by_another_driver_is_still_detected(start: Any, tmp_path: Path) -> None:
     lives = Lives()
     running = start(lives)
     life = lives.await_begun(1)
@@ -65,7 +65,7 @@ def test_another_driver_that_took_the_checkpoint_over_is_still_found(start: Any,
     assert "was taken over by another driver (life 1 began, this one is 0)" in running.failure
 
 
-def test_a_query_that_somebody_else_has_stopped_is_not_started_again(start: Any) -> None:
+def test_a_query_stopped_from_outside_is_not_restarted(start: Any) -> None:
     lives = Lives()
     running = start(lives)
     lives.await_begun(1).query.end()
@@ -84,7 +84,7 @@ def test_a_query_that_somebody_else_has_stopped_is_not_started_again(start: Any)
         (ConnectionError("sparkbolt.errors.StateError: a text that only looks like one"), True),
     ],
 )
-def test_whether_a_query_is_started_again_depends_on_the_type_of_what_ended_it(
+def test_restart_of_a_query_depends_on_the_type_of_error_that_ended_it(
     start: Any, error: Exception, again: bool
 ) -> None:
     lives = Lives()
@@ -100,7 +100,7 @@ def test_whether_a_query_is_started_again_depends_on_the_type_of_what_ended_it(
         assert running.failure == f"{error} (not started again: it would fail again)"
 
 
-def test_a_python_process_of_sparks_that_does_not_come_up_costs_no_restart(
+def test_a_python_process_of_spark_that_fails_to_start_costs_no_restart(
     start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     lives = Lives()
@@ -125,7 +125,7 @@ def test_a_python_process_of_sparks_that_does_not_come_up_costs_no_restart(
     )
 
 
-def test_a_python_process_that_never_comes_up_is_waited_for_as_long_as_for_an_outage(start: Any) -> None:
+def test_a_python_process_that_never_starts_is_waited_for_as_long_as_an_outage(start: Any) -> None:
     lives = Lives()
     running = start(lives, outage_patience_secs=0.001)
     lives.await_begun(1).query.end(SparkSaysError(NO_WORKER))
@@ -161,7 +161,7 @@ def context(is_stopped: bool) -> Any:
         (stopped(context(is_stopped=True)), SESSION_IS_STOPPED),
     ],
 )
-def test_a_jvm_that_has_died_and_a_session_that_was_stopped_are_one_sentence_at_once(
+def test_a_dead_jvm_and_a_stopped_session_are_reported_at_once_in_one_sentence(
     start: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, session: Any, told: str
 ) -> None:
     lives = Lives()

@@ -36,7 +36,7 @@ def test_long_lines_of_several_workers_arrive_whole_and_in_order(tmp_path: Path)
     assert len(lines) == 400
 
 
-def test_a_log_that_grows_too_large_is_moved_and_whoever_appends_goes_on(tmp_path: Path) -> None:
+def test_a_log_that_grows_too_large_is_moved_and_its_writers_continue(tmp_path: Path) -> None:
     path = tmp_path / "spark.log"
     with path.open("ab", buffering=0) as log:
         log.write(b"x" * 100)
@@ -69,7 +69,7 @@ def run_task(path: str, tmp_path: Path, **environment: str) -> subprocess.Comple
     return subprocess.run([sys.executable, "-c", TASK], env=given, capture_output=True, text=True, timeout=60)
 
 
-def test_a_log_has_what_tasks_print_and_log_with_the_task(tmp_path: Path) -> None:
+def test_a_log_contains_the_prints_and_log_lines_of_tasks_with_the_task(tmp_path: Path) -> None:
     shown: list[str] = []
     reader = StdoutReader(str(tmp_path / "prints"), shown.append)
     with TopologyLog(tmp_path, "words"):

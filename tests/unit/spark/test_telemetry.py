@@ -60,7 +60,7 @@ def begun(sink: Sink, checkpoint: Held, monkeypatch: pytest.MonkeyPatch, replaye
     return running
 
 
-def test_telemetry_hears_each_promotion_and_is_closed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_telemetry_receives_each_promotion_and_is_closed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = Sink()
     running = begun(sink, Held(tmp_path), monkeypatch)
     running._coordinator.ledger.metrics.micro_batch_ms = 250.0
@@ -72,7 +72,7 @@ def test_telemetry_hears_each_promotion_and_is_closed_once(tmp_path: Path, monke
     assert sink.closed == 1
 
 
-def test_the_promotion_before_a_crash_is_heard_once_more_rather_than_never(
+def test_promotion_before_a_crash_is_reported_again_rather_than_never(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = Sink()

@@ -179,7 +179,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-def test_a_played_topology_finishes_and_is_idle(begin: Any) -> None:
+def test_a_simulated_topology_finishes_and_is_idle(begin: Any) -> None:
     running = begin()
     heard: list[int] = []
     running.on_micro_batch(lambda report: heard.append(report.promotion.micro_batch_id))
@@ -193,7 +193,7 @@ def test_a_played_topology_finishes_and_is_idle(begin: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["next_ranges", "on_committed", "on_sources_changed"])
-def test_a_method_of_a_spout_that_hangs_holds_nobody_up_and_is_left_behind_by_a_stop(
+def test_a_hanging_method_of_a_spout_blocks_nothing_and_is_abandoned_by_a_stop(
     begin: Any, method: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     HANGS_IN.add(method)
@@ -222,7 +222,7 @@ def test_a_method_of_a_spout_that_hangs_holds_nobody_up_and_is_left_behind_by_a_
     assert again.metrics().of("numbers").acked == 4, "nothing is lost, and nothing is acked twice"
 
 
-def test_what_a_call_gives_that_was_left_behind_changes_nothing(begin: Any, tmp_path: Path) -> None:
+def test_result_of_an_abandoned_call_changes_nothing(begin: Any, tmp_path: Path) -> None:
     HANGS_IN.add("next_ranges")
     running = begin()
     assert ENTERED.wait(20)
@@ -234,7 +234,7 @@ def test_what_a_call_gives_that_was_left_behind_changes_nothing(begin: Any, tmp_
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 
-def test_a_listener_that_hangs_is_named_and_left_behind(begin: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hanging_listener_is_named_and_abandoned(begin: Any, caplog: pytest.LogCaptureFixture) -> None:
     running = begin()
     HANGS_IN.add("listener")
     running.on_micro_batch(lambda report: maybe_hang("listener"))
@@ -243,7 +243,7 @@ def test_a_listener_that_hangs_is_named_and_left_behind(begin: Any, caplog: pyte
     assert running.progress().micro_batch_id is None
     running.stop(drain=False)
     (said,) = lines(caplog)
-    assert said.startswith("listener test_a_listener_that_hangs_is_named_and_left_behind.<locals>.<lambda> has not ret")
+    assert said.startswith("listener test_a_hanging_listener_is_named_and_abandoned.<locals>.<lambda> has not ret")
     assert said.endswith("s: it is left behind")
 
 
@@ -267,7 +267,7 @@ def test_a_listener_may_stop_the_topology_and_does_not_wait_for_it(begin: Any, h
             thread.join(20)
 
 
-def test_a_close_that_hangs_is_waited_for_so_long_and_no_longer(begin: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hanging_close_is_waited_for_only_until_its_limit(begin: Any, caplog: pytest.LogCaptureFixture) -> None:
     HANGS_IN.add("close")
     running = begin()
     assert running.await_finished(20)
@@ -277,7 +277,7 @@ def test_a_close_that_hangs_is_waited_for_so_long_and_no_longer(begin: Any, capl
     ]
 
 
-def test_a_spout_whose_open_hangs_after_a_restart_does_not_hold_up_a_stop(begin: Any) -> None:
+def test_a_hanging_open_of_a_spout_after_a_restart_does_not_block_a_stop(begin: Any) -> None:
     running = begin()
     assert running.await_finished(20)
     HANGS_IN.add("open")
@@ -289,7 +289,7 @@ def test_a_spout_whose_open_hangs_after_a_restart_does_not_hold_up_a_stop(begin:
     assert not running._supervisor.is_alive
 
 
-def test_a_spout_whose_open_hangs_at_the_start_is_named_and_an_interrupt_ends_the_wait(
+def test_a_spout_with_a_hanging_open_at_the_start_is_named_and_an_interrupt_ends_the_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("sparkbolt.spark.supervisor.LOOK_OUT_SECS", 0.05)
@@ -322,7 +322,7 @@ class Refused(PySparkException):
         (KeyboardInterrupt(), KeyboardInterrupt),
     ],
 )
-def test_a_start_that_raises_lets_go_of_the_checkpoint_and_of_its_threads_and_directories(
+def test_a_start_that_raises_releases_the_checkpoint_its_threads_and_its_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, told: type[BaseException]
 ) -> None:
     let_go: list[Checkpoint] = []
@@ -354,7 +354,7 @@ class Away(Hanging):
         ENTERED.set()
 
 
-def test_a_source_that_is_away_at_the_start_costs_no_restart_and_a_line_each_time(
+def test_a_source_unavailable_at_the_start_costs_no_restart_and_logs_one_line_per_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     running = Played(tmp_path, spout=Away(), restarts_max=1)
@@ -382,7 +382,7 @@ def calls() -> Calls:
     return Calls(threading.Condition(threading.RLock()))
 
 
-def test_what_a_call_raises_is_raised_where_it_is_waited_for(calls: Calls) -> None:
+def test_exception_of_a_call_is_raised_where_the_call_is_awaited(calls: Calls) -> None:
     def leave() -> None:
         raise SystemExit(3)
 
@@ -390,7 +390,7 @@ def test_what_a_call_raises_is_raised_where_it_is_waited_for(calls: Calls) -> No
         Caller(calls, "caller").ask("leave", leave)
 
 
-def test_a_call_that_hangs_is_told_of_with_what_waits_for_it(calls: Calls) -> None:
+def test_a_hanging_call_is_reported_with_what_waits_for_it(calls: Calls) -> None:
     caller = Caller(calls, "caller")
     HANGS_IN.add("call")
     caller.later("next_ranges of spout 'numbers'", lambda: maybe_hang("call"))

@@ -19,7 +19,7 @@ from sparkbolt.spark.versions import check_version, note_version
     ("version", "why"),
     [("3.5.9", "too old"), ("4.0.5", "too old"), ("4.4.0", "newer than"), ("5.0", "newer than"), ("unknown", "says")],
 )
-def test_others_are_refused_with_what_to_install(version: str, why: str) -> None:
+def test_other_spark_versions_are_refused_with_a_hint_on_what_to_install(version: str, why: str) -> None:
     with pytest.raises(EngineError, match=rf"{why}.*Sparkbolt runs on Spark 4\.1 to 4\.3"):
         check_version(version)
 
@@ -39,7 +39,7 @@ def test_a_session_of_spark_connect_is_refused_with_what_to_do() -> None:
             refuse(remote)
 
 
-def test_a_checkpoint_goes_on_with_a_newer_version_and_never_with_an_older_one(tmp_path: Path) -> None:
+def test_a_checkpoint_continues_with_a_newer_version_and_never_with_an_older_one(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
 
     def begin(version: str) -> str:

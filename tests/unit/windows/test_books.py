@@ -67,7 +67,7 @@ def found_in(directory: Path) -> Found:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_every_kind_of_window_is_what_a_model_makes_of_all_lines_over_restarts(tmp_path: Path, seed: int) -> None:
+def test_every_kind_of_window_equals_a_model_over_all_lines_despite_restarts(tmp_path: Path, seed: int) -> None:
     run(tmp_path, seed)
     found = found_in(tmp_path)
     assert (found.wrong, found.lacking) == ([], [])
@@ -100,7 +100,7 @@ class Small(Shape):
         return super().bolt().with_max_events_in_memory(3)
 
 
-def test_windows_have_what_is_not_late_and_nothing_else(tmp_path: Path) -> None:
+def test_windows_contain_exactly_the_tuples_that_are_not_late(tmp_path: Path) -> None:
     shapes = [WithLate(**{**vars(shape), "lag": UNIT_MS}) for shape in SHAPES.values() if shape.in_event_time]
     late = run(tmp_path, 3, shapes=shapes)
     assert all(late.values())
@@ -113,7 +113,7 @@ def test_windows_have_what_is_not_late_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "restarts"), [(Acking, 0), (Small, 0.3)])
-def test_windows_are_the_same_however_they_ack_and_where_they_are(
+def test_windows_are_the_same_for_every_way_to_ack_and_every_placement(
     tmp_path: Path, kind: type[Shape], restarts: float
 ) -> None:
     run(tmp_path, 4, lines=100, shapes=[kind(**vars(shape)) for shape in SHAPES.values()], restarts=restarts)
@@ -121,7 +121,7 @@ def test_windows_are_the_same_however_they_ack_and_where_they_are(
     assert (found.wrong, found.lacking) == ([], [])
 
 
-def test_books_see_a_window_that_lacks_a_tuple_has_one_twice_or_was_never_shown(tmp_path: Path) -> None:
+def test_books_detect_a_window_that_misses_a_tuple_has_one_twice_or_was_never_shown(tmp_path: Path) -> None:
     run(tmp_path, seed=1, lines=60)
     file = max((tmp_path / "windows").glob("*.jsonl"), key=lambda path: path.stat().st_size)
     rows = [json.loads(line) for line in file.read_text().splitlines()]

@@ -70,7 +70,7 @@ def every_third() -> tuple[EvictionPolicy, TriggerPolicy]:
         "event time, by key, acked on expiry",
     ],
 )
-def test_what_is_new_and_what_has_expired_keep_a_running_sum_also_over_empty_windows(
+def test_new_and_expired_tuples_keep_a_running_sum_even_over_empty_windows(
     shape: Callable[[WindowedBolt], WindowedBolt], how: str
 ) -> None:
     windowed = shape(Sums())

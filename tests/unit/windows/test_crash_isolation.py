@@ -59,7 +59,7 @@ BY_TENS = [number for number in ALL if not {number // 10} & {deadly // 10 for de
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_a_window_by_count_that_kills_its_worker_is_over_and_its_tuples_stay_acked(keyed: bool) -> None:
+def test_a_count_window_that_kills_its_worker_ends_and_its_tuples_stay_acked(keyed: bool) -> None:
     windowed = Deadly().with_tumbling_window(Count(1 if keyed else 10))
     engine, failed = survive(windowed.with_key("n") if keyed else windowed)
     assert failed == []
@@ -69,7 +69,7 @@ def test_a_window_by_count_that_kills_its_worker_is_over_and_its_tuples_stay_ack
     assert engine.ledger.metrics.of("tested").errors == len(killed(engine))
 
 
-def test_a_window_that_a_timer_or_the_watermark_fires_and_that_kills_its_worker_is_over() -> None:
+def test_a_window_fired_by_a_timer_or_the_watermark_that_kills_its_worker_ends() -> None:
     for windowed, whole in (
         (Deadly().with_tumbling_window(SECOND), 100),
         (Deadly().with_tumbling_window(timedelta(milliseconds=10)).with_timestamp_extractor(number_of), 91),
@@ -95,7 +95,7 @@ def test_with_ack_on_expiry_the_tuples_of_a_window_that_kills_its_worker_fail() 
     assert {tree.fail.reason.partition(") ")[2] for tree in of_deaths} == {"killed its worker (signal 11)"}
 
 
-def test_a_tuple_that_kills_before_its_window_fails_alone() -> None:
+def test_a_tuple_that_kills_the_worker_before_its_window_fails_alone() -> None:
     def deadly(tup: Any) -> int:
         if tup["n"] in DEADLY:
             raise Died

@@ -270,7 +270,9 @@ def test_windows_in_event_time_are_as_drawn(kind: str) -> None:
 
 @pytest.mark.parametrize("closed", ["left", "right"])
 @pytest.mark.parametrize("slide", [5, 10])
-def test_a_tuple_of_a_clock_of_whole_seconds_is_in_the_window_that_its_side_says(closed: Any, slide: int) -> None:
+def test_a_tuple_with_a_time_in_whole_seconds_is_in_the_window_given_by_the_closed_side(
+    closed: Any, slide: int
+) -> None:
     """With ``closed="left"`` a tuple that is as old as the watermark is never late: the window that it begins is open.
 
     |    a    b    c

@@ -116,7 +116,7 @@ def test_a_topology_with_timers_and_no_data_runs_one_micro_batch_and_is_finished
         assert not driver._engine.coordinator._timers.waits
 
 
-def test_an_idle_topology_runs_no_micro_batch_for_windows_that_have_nothing() -> None:
+def test_an_idle_topology_runs_no_micro_batch_for_empty_windows() -> None:
     with TopologyTestDriver(topology(Show().with_tumbling_window(secs(5)).with_timestamp_field("at"))) as driver:
         run = Run(driver)
         run.feed("a", at=1000)

@@ -20,7 +20,7 @@ from sparkbolt.worker.results import Settlements
 from tests.unit.windows.windowed import SECOND, Run, Show, Source, clock, secs, topology
 
 
-def test_a_late_tuple_goes_to_its_stream_with_its_source_and_is_acked_with_its_tree() -> None:
+def test_a_late_tuple_is_sent_to_its_stream_with_its_source_and_is_acked_with_its_tree() -> None:
     windowed = Show().with_window(secs(10), slide=secs(5)).with_timestamp_field("at").with_late_tuple_stream("late")
     builder = TopologyBuilder("late")
     builder.set_spout("source", Source())
@@ -47,7 +47,7 @@ def test_a_late_tuple_goes_to_its_stream_with_its_source_and_is_acked_with_its_t
         assert driver.acked("source") == ["a", "b", "same"]
 
 
-def test_a_late_tuple_without_a_stream_is_counted_told_once_an_interval_and_acked() -> None:
+def test_a_late_tuple_without_a_stream_is_counted_reported_once_per_interval_and_acked() -> None:
     windowed = Show().with_tumbling_window(secs(5)).with_timestamp_field("at")
     with TopologyTestDriver(topology(windowed, error_throttle_interval_secs=10)) as driver:
         run = Run(driver)
@@ -130,9 +130,7 @@ def test_the_watermark_moves_at_the_same_times_whatever_is_killed(idle: Any) -> 
 
 
 @pytest.mark.parametrize(("slide", "late"), [(10, 1), (20, 1), (5, 0)])
-def test_what_comes_for_the_end_of_a_window_that_has_fired_is_late_if_no_other_window_has_it(
-    slide: int, late: int
-) -> None:
+def test_tuple_at_the_end_of_a_fired_window_is_late_if_no_other_window_has_it(slide: int, late: int) -> None:
     windowed = Show().with_window(secs(10), slide=secs(slide)).with_timestamp_field("at")
     with TopologyTestDriver(topology(windowed)) as driver:
         run = Run(driver)
@@ -146,7 +144,7 @@ def test_what_comes_for_the_end_of_a_window_that_has_fired_is_late_if_no_other_w
         assert ("b" in "".join(run.shown())) == (late == 0)
 
 
-def test_a_tuple_without_a_time_fails_alone_and_for_good() -> None:
+def test_a_tuple_without_a_time_fails_alone_and_permanently() -> None:
     with TopologyTestDriver(topology(Show().with_tumbling_window(Count(2)).with_timestamp_field("at"))) as driver:
         run = Run(driver)
         for name, at in (("a", 1), ("b", "noon"), ("c", datetime(2026, 1, 1)), ("d", np.int64(2)), ("e", None)):
@@ -158,7 +156,7 @@ def test_a_tuple_without_a_time_fails_alone_and_for_good() -> None:
         assert run.shown() == ["ad"]
 
 
-def test_an_extractor_gives_times() -> None:
+def test_an_extractor_provides_timestamps() -> None:
     windowed = Show().with_tumbling_window(secs(5)).with_timestamp_extractor(lambda tup: int(tup["name"]) * 1000)
     with TopologyTestDriver(topology(windowed)) as driver:
         run = Run(driver)
@@ -220,7 +218,7 @@ MOMENT_MS = 1_772_344_799_123
     ("unit", "count"), [("s", MOMENT_MS // 1000), ("us", 10**3 * MOMENT_MS), ("ns", 10**6 * MOMENT_MS)]
 )
 @pytest.mark.parametrize("column", [list, np.array, pa.array, lambda values: np.array(values, dtype=np.uint64)])
-def test_a_unit_says_what_a_timestamp_counts(unit: str, count: int, column: Any) -> None:
+def test_a_unit_determines_what_a_timestamp_counts(unit: str, count: int, column: Any) -> None:
     whole = MOMENT_MS if unit != "s" else MOMENT_MS // 1000 * 1000
     assert times_read(column([count, count]), unit) == [whole, whole]
     [reason, _] = times_read(column([count, count]))
@@ -251,7 +249,7 @@ def test_a_number_that_is_too_large_for_its_unit_fails_its_tuple() -> None:
 
 
 @pytest.mark.parametrize("late_stream", [False, True])
-def test_a_timestamp_before_1970_fails_alone_and_for_good(late_stream: bool) -> None:
+def test_a_timestamp_before_1970_fails_alone_and_permanently(late_stream: bool) -> None:
     windowed = Show().with_tumbling_window(secs(10)).with_timestamp_field("at")
     if late_stream:
         windowed.with_late_tuple_stream("late")
@@ -268,7 +266,7 @@ def test_a_timestamp_before_1970_fails_alone_and_for_good(late_stream: bool) -> 
 
 
 @pytest.mark.parametrize("extracted", [False, True])
-def test_a_timestamp_that_seems_to_count_seconds_fails_alone_and_for_good(extracted: bool) -> None:
+def test_a_timestamp_that_seems_to_count_seconds_fails_alone_and_permanently(extracted: bool) -> None:
     windowed = Show().with_tumbling_window(secs(5))
     if extracted:
         windowed.with_timestamp_extractor(lambda tup: tup["at"])
@@ -290,7 +288,7 @@ def test_a_timestamp_that_seems_to_count_seconds_fails_alone_and_for_good(extrac
         assert failures["float"].reason.endswith(f"If it counts seconds, call {call}")
 
 
-def test_two_streams_of_one_task_come_one_after_the_other_within_a_micro_batch() -> None:
+def test_two_streams_of_one_task_arrive_one_after_the_other_within_a_micro_batch() -> None:
     with TopologyTestDriver(topology(Show().with_tumbling_window(Count(4)), other=True)) as driver:
         run = Run(driver)
         for number, name in enumerate("abcdefgh"):

@@ -21,7 +21,7 @@ def ran(topology: Topology, spout: str, rows: Iterable[Any], seconds: int = 3) -
     return driver
 
 
-def test_the_moving_average_is_that_of_the_readings_in_each_window() -> None:
+def test_moving_average_covers_the_readings_in_each_window() -> None:
     readings = list(moving_average.readings())
     driver = ran(moving_average.topology, "readings", readings)
     shown = driver.emitted("average")
@@ -31,7 +31,7 @@ def test_the_moving_average_is_that_of_the_readings_in_each_window() -> None:
         assert abs(average - sum(values) / len(values)) < 0.01
 
 
-def test_a_reading_that_comes_a_minute_late_is_told() -> None:
+def test_a_measurement_that_arrives_a_minute_late_is_reported() -> None:
     topology = moving_average.topology
     with TopologyTestDriver(topology) as driver:
         driver.feed("readings", ["roof", 100_000, 20.0])

@@ -17,7 +17,7 @@ from tests.spark.operated import Raising
 from tests.unit.windows.windowed import Run, Show, secs, topology
 
 
-def test_each_key_has_a_window_of_its_own_which_shows_what_has_expired_also_after_a_silence() -> None:
+def test_each_key_has_its_own_window_that_shows_expired_tuples_even_after_a_silence() -> None:
     windowed = Show().with_window(secs(10), slide=secs(5)).with_key("user")
     with TopologyTestDriver(topology(windowed)) as driver:
         run = Run(driver)
@@ -53,7 +53,7 @@ class Names(WindowedBolt):
 
 @pytest.mark.parametrize("idle_timeout", [None, secs(60)])
 @pytest.mark.parametrize("event_time", [False, True])
-def test_a_key_without_tuples_is_stored_only_if_its_bolt_asks_for_expired_tuples_and_until_it_is_idle(
+def test_a_key_without_tuples_is_stored_until_idle_only_if_its_bolt_asks_for_expired_tuples(
     monkeypatch: pytest.MonkeyPatch, event_time: bool, idle_timeout: timedelta | None
 ) -> None:
     stored: list[list[str]] = []
@@ -91,7 +91,7 @@ def test_a_key_without_tuples_is_stored_only_if_its_bolt_asks_for_expired_tuples
         assert ("fa" if idle_timeout is None else "f") in run.shown()
 
 
-def test_a_watermark_fires_the_windows_of_keys_that_it_passes_in_the_micro_batch_in_which_they_come() -> None:
+def test_a_watermark_fires_windows_of_keys_that_it_passes_in_the_micro_batch_where_they_arrive() -> None:
     windowed = Show().with_tumbling_window(secs(1)).with_timestamp_field("at").with_key("user")
     with TopologyTestDriver(topology(windowed)) as driver:
         run = Run(driver)
@@ -101,7 +101,7 @@ def test_a_watermark_fires_the_windows_of_keys_that_it_passes_in_the_micro_batch
         assert list(zip(run.shown(), run.shown(5), strict=True)) == [("a", "ann"), ("b", "bob")]
 
 
-def test_a_key_that_is_idle_is_forgotten_with_what_it_has() -> None:
+def test_an_idle_key_is_removed_with_its_state() -> None:
     windowed = Show().with_tumbling_window(Count(2)).with_key("user", idle_timeout=secs(60))
     with TopologyTestDriver(topology(windowed)) as driver:
         run = Run(driver)
@@ -118,7 +118,7 @@ def test_a_key_that_is_idle_is_forgotten_with_what_it_has() -> None:
         assert run.shown() == ["bc", "de"]
 
 
-def test_keys_may_be_several_fields_and_must_be_values_that_can_be_keys() -> None:
+def test_keys_may_have_several_fields_and_must_be_valid_key_values() -> None:
     windowed = Show().with_tumbling_window(Count(1)).with_key("user", "at")
     with TopologyTestDriver(topology(windowed)) as driver:
         run = Run(driver)
@@ -130,7 +130,7 @@ def test_keys_may_be_several_fields_and_must_be_values_that_can_be_keys() -> Non
 
 
 @pytest.mark.parametrize("user", [float("nan"), (1, float("nan")), Decimal("NaN"), Raising(), [1], BasicBolt])
-def test_a_key_that_equals_nothing_but_itself_fails_its_tuple(user: Any) -> None:
+def test_a_key_that_equals_only_itself_fails_its_tuple(user: Any) -> None:
     windowed = Show().with_tumbling_window(Count(2)).with_key("user")
     with TopologyTestDriver(topology(windowed)) as driver:
         run = Run(driver)

@@ -280,7 +280,7 @@ extents = st.one_of(counts, spans)
 
 
 @given(extents, extents, arrivals())
-def test_windows_by_arrival_are_those_of_the_model(length: Extent, slide: Extent, ops: list[Op]) -> None:
+def test_windows_by_arrival_equal_those_of_the_model(length: Extent, slide: Extent, ops: list[Op]) -> None:
     made = windows_of(lambda shelf: ArrivalWindows(shelf, length, slide, 0), ops)
     assert made == by_arrival(length, slide)(ops)
 
@@ -296,7 +296,7 @@ def test_storms_policies_give_the_same_windows_by_arrival(length: Extent, slide:
 
 
 @given(spans, spans, event_times(), st.booleans())
-def test_windows_in_event_time_are_those_of_the_model(
+def test_windows_in_event_time_equal_those_of_the_model(
     length: int, slide: int, ops: list[Op], closed_left: bool
 ) -> None:
     made = windows_of(lambda shelf: EventTimeWindows(shelf, length, slide, closed_left=closed_left), ops)
@@ -311,7 +311,7 @@ def test_storms_policies_give_the_same_windows_in_event_time(length: int, slide:
 
 
 @given(st.one_of(st.tuples(counts, extents), st.tuples(spans, counts)), event_times(), st.booleans())
-def test_windows_with_a_count_in_event_time_are_those_of_the_model(
+def test_windows_with_a_count_in_event_time_equal_those_of_the_model(
     shape: tuple[Extent, Extent], ops: list[Op], closed_left: bool
 ) -> None:
     made = windows_of(lambda shelf: ReleasedWindows(shelf, *shape, closed_left=closed_left), ops)
@@ -319,7 +319,7 @@ def test_windows_with_a_count_in_event_time_are_those_of_the_model(
 
 
 @given(st.one_of(st.tuples(counts, extents), st.tuples(spans, counts)), event_times(in_order=True))
-def test_storms_policies_give_the_same_where_tuples_come_in_order(shape: tuple[Extent, Extent], ops: list[Op]) -> None:
+def test_storms_policies_give_the_same_if_tuples_arrive_in_order(shape: tuple[Extent, Extent], ops: list[Op]) -> None:
     length, slide = shape
     eviction = (
         WatermarkCountEvictionPolicy(length.tuples)
@@ -334,7 +334,7 @@ def test_storms_policies_give_the_same_where_tuples_come_in_order(shape: tuple[E
 
 
 @given(spans, event_times())
-def test_sessions_are_those_of_the_model(gap: int, ops: list[Op]) -> None:
+def test_sessions_equal_those_of_the_model(gap: int, ops: list[Op]) -> None:
     assert windows_of(lambda shelf: SessionWindows(shelf, gap), ops) == sessions(gap)(ops)
 
 
@@ -363,7 +363,7 @@ KINDS: dict[str, Callable[[Any, Extent, Extent, int], Windower]] = {
 
 
 @given(st.sampled_from(list(KINDS)), extents, extents, spans, st.data())
-def test_a_running_value_that_adds_what_is_new_and_subtracts_what_expired_is_the_window(
+def test_a_running_value_that_adds_new_tuples_and_subtracts_expired_ones_equals_the_window(
     kind: str, length: Extent, slide: Extent, span: int, data: st.DataObject
 ) -> None:
     ops = data.draw(arrivals() if kind in ("arrival", "policies, by count") else event_times())
@@ -386,7 +386,7 @@ def test_a_running_value_that_adds_what_is_new_and_subtracts_what_expired_is_the
         lambda shelf: SessionWindows(shelf, 5),
     ],
 )
-def test_a_segment_that_is_over_leaves_the_shelf(make: Callable[[Any], Windower]) -> None:
+def test_an_expired_segment_is_removed_from_the_shelf(make: Callable[[Any], Windower]) -> None:
     shelf = DictShelf()
     windower = make(shelf)
     for first in range(0, 400, 10):

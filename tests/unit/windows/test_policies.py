@@ -61,7 +61,7 @@ def windows_of(eviction: EvictionPolicy, trigger: TriggerPolicy) -> tuple[Window
     return manager, seen
 
 
-def test_a_timer_fires_for_each_interval_that_has_passed_a_millisecond_before_its_time() -> None:
+def test_a_timer_fires_for_each_elapsed_interval_one_millisecond_before_its_time() -> None:
     manager, seen = windows_of(TimeEvictionPolicy(10), TimeTriggerPolicy(10))
     manager.start(now_ms=0)
     manager.add("a", 5)
@@ -76,7 +76,7 @@ def test_a_timer_fires_for_each_interval_that_has_passed_a_millisecond_before_it
 @given(
     st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 50), st.booleans()), max_size=30), st.integers(0, 9)
 )
-def test_the_watermark_is_the_least_of_the_newest_less_the_lag_and_rises(
+def test_watermark_is_the_minimum_of_the_newest_times_minus_the_lag_and_only_rises(
     events: list[tuple[str, int, bool]], lag: int
 ) -> None:
     marks = WaterMarkEventGenerator(["a", "b"], lag_ms=lag)

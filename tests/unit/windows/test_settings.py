@@ -47,7 +47,7 @@ class OnlyEven(EvictionPolicy):
         return Action.PROCESS if event.value % 2 == 0 else Action.EXPIRE
 
 
-def test_a_bolt_takes_policies_of_ones_own_and_keeps_their_state() -> None:
+def test_a_bolt_accepts_custom_policies_and_keeps_their_state() -> None:
     with TopologyTestDriver(topology(Show().with_policies(OnlyEven(), EveryVowel()))) as driver:
         run = Run(driver)
         for name in "abcdefghi":
@@ -124,7 +124,7 @@ class Every(TriggerPolicy):
 
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("raises", ["Picky.track", "Picky.evict", "Every.track", "Every.reset"])
-def test_a_policy_that_raises_fails_its_tuple_and_it_is_as_if_the_tuple_had_not_come(raises: str, keyed: bool) -> None:
+def test_a_policy_that_raises_fails_its_tuple_as_if_the_tuple_had_not_arrived(raises: str, keyed: bool) -> None:
     windowed = Show().with_policies(Picky(raises), Every(raises)).with_timestamp_field("at").with_message_id_field("at")
     windowed.with_lag(SECOND)  # or the tuple that failed were late when it is given again
     if keyed:
@@ -148,7 +148,7 @@ def test_a_policy_that_raises_fails_its_tuple_and_it_is_as_if_the_tuple_had_not_
 
 
 @pytest.mark.parametrize("raises", ["Picky.get_state", "Every.next_due_ms", "Every.track, of a watermark"])
-def test_a_policy_that_raises_when_there_is_no_tuple_is_named_with_its_line(raises: str) -> None:
+def test_a_policy_that_raises_outside_any_tuple_is_named_with_its_line(raises: str) -> None:
     windowed = Show().with_policies(Picky(raises), Every(raises))
     if raises != "Every.next_due_ms":
         windowed.with_timestamp_field("at")
@@ -222,7 +222,7 @@ def in_event_time() -> Show:
         ),
     ],
 )
-def test_a_value_that_a_setting_cannot_have_is_refused_where_it_is_set(call: Callable[[], Any], sentence: str) -> None:
+def test_an_invalid_value_of_a_setting_is_refused_where_it_is_set(call: Callable[[], Any], sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
         call()
     assert sentence in str(caught.value)
@@ -318,6 +318,6 @@ def test_with_ack_on_expiry_a_session_gap_must_fit_into_the_timeout() -> None:
     assert mistake.startswith("Session gap value 31000 ms is more than topology.message.timeout.secs value 30000 ms")
 
 
-def test_all_mistakes_come_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     mistakes = refused(Show().with_window(HOUR, closed="left").with_lag(secs(1)).with_key("nobody"))
     assert len(mistakes) == 3

@@ -119,7 +119,7 @@ TWO = """
 """
 
 
-def test_the_watermark_is_that_of_the_source_that_has_come_least_far() -> None:
+def test_watermark_is_that_of_the_source_with_the_least_progress() -> None:
     marks = WaterMarkEventGenerator(["log"], lag_ms=5)
     marks.note("log", 100, now_ms=0)
     marks.hold("log", -1)
@@ -130,7 +130,7 @@ def test_the_watermark_is_that_of_the_source_that_has_come_least_far() -> None:
     assert marks.watermark(0) == 95
 
 
-def test_windows_wait_for_a_file_that_has_not_begun_and_no_longer_for_one_that_is_read() -> None:
+def test_windows_wait_for_a_file_that_is_not_started_and_not_for_one_that_is_read() -> None:
     runs = Runs(TWO)
     assert runs.read(a=8) == []
     assert runs.read(b=3) == [(5, "aaabb")]
@@ -138,7 +138,7 @@ def test_windows_wait_for_a_file_that_has_not_begun_and_no_longer_for_one_that_i
     assert runs.late == 0
 
 
-def test_a_stream_whose_sources_are_read_to_their_ends_holds_back_no_other_stream() -> None:
+def test_a_stream_with_all_sources_read_to_the_end_holds_back_no_other_stream() -> None:
     runs = Runs("a: x x\nb: x x x x x x x x")
     builder = TopologyBuilder("streams")
     builder.set_spout("short", Logs("a"))
@@ -243,7 +243,7 @@ def test_at_the_end_of_all_sources_an_idle_timeout_closes_every_window() -> None
     assert runs.engine.coordinator.finished
 
 
-def test_the_end_of_all_sources_alone_closes_no_window() -> None:
+def test_end_of_all_sources_alone_closes_no_window() -> None:
     runs = Runs(TWO, Show().with_tumbling_window(secs(3600)))
     runs.read(a=8, b=8)
     assert (runs.wait(60_000), runs.engine.coordinator.finished) == ([], True)

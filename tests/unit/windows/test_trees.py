@@ -48,7 +48,7 @@ def test_a_window_that_raises_has_emitted_nothing_and_fails_no_tuple() -> None:
 
 
 @pytest.mark.parametrize("fire", [Count(2), secs(1)], ids=["by count", "by a timer"])
-def test_with_on_error_stop_a_window_that_raises_stops_the_topology_and_says_which_it_was(fire: Any) -> None:
+def test_on_error_stop_names_the_window_that_raises_and_stops_the_topology(fire: Any) -> None:
     with TopologyTestDriver(topology(Fragile().with_tumbling_window(fire), on_error="stop")) as driver:
         run = Run(driver)
         run.feed("a")
@@ -57,7 +57,7 @@ def test_with_on_error_stop_a_window_that_raises_stops_the_topology_and_says_whi
             driver.advance(secs(2))
 
 
-def test_what_a_window_emits_is_given_again_until_it_is_acked_and_its_tuples_are_not() -> None:
+def test_tuples_emitted_by_a_window_are_retried_until_acked_and_its_inputs_are_not() -> None:
     builder = TopologyBuilder("again", Config(max_attempts=3))
     builder.set_spout("source", Source())
     builder.set_bolt("show", Show().with_tumbling_window(Count(2))).global_grouping("source")
@@ -103,7 +103,9 @@ BETWEEN_TIMERS: dict[str, Callable[[], WindowedBolt]] = {
 
 @pytest.mark.parametrize("kind", BETWEEN_TIMERS)
 @pytest.mark.parametrize("restart", [False, True])
-def test_with_ack_on_expiry_what_no_later_window_can_hold_expires_between_timers(kind: str, restart: bool) -> None:
+def test_with_ack_on_expiry_tuples_that_no_later_window_can_hold_expire_between_timers(
+    kind: str, restart: bool
+) -> None:
     windowed = BETWEEN_TIMERS[kind]().with_ack_on_expiry()
     letters = [chr(0x4E00 + i) for i in range(400)]
     with TopologyTestDriver(topology(windowed, max_spout_pending=150, message_timeout_secs=60)) as driver:
@@ -126,7 +128,7 @@ def test_with_ack_on_expiry_what_no_later_window_can_hold_expires_between_timers
         assert driver.failed("source") == []
 
 
-def test_with_ack_on_expiry_what_is_emitted_is_anchored_to_the_window() -> None:
+def test_with_ack_on_expiry_emitted_tuples_are_anchored_to_the_window() -> None:
     builder = TopologyBuilder("anchored")
     builder.set_spout("source", Source())
     windowed = Show().with_tumbling_window(Count(2)).with_ack_on_expiry()
@@ -159,7 +161,7 @@ def test_with_ack_on_expiry_a_window_that_raises_fails_its_tuples() -> None:
         assert driver.acked("source") == ["a", "b"]
 
 
-def test_what_was_seen_before_a_restart_is_dropped() -> None:
+def test_tuple_seen_before_a_restart_is_dropped() -> None:
     windowed = Show().with_tumbling_window(Count(2)).with_message_id_field("at")
     with TopologyTestDriver(topology(windowed)) as driver:
         run = Run(driver)
@@ -183,7 +185,7 @@ def new_ids(seen: MessageIds, ids: list[Any]) -> list[Any]:
 
 
 @given(st.lists(st.lists(st.integers(0, 30) | st.sampled_from([3.0, 10**400]))))
-def test_runs_of_ids_say_what_a_set_of_ids_says(pieces: list[list[float]]) -> None:
+def test_runs_of_ids_answer_as_a_set_of_ids(pieces: list[list[float]]) -> None:
     seen, known = MessageIds(), set[float]()
     for piece in pieces:
         expected = []
@@ -212,7 +214,7 @@ def test_a_window_larger_than_memory_is_read_back_in_order(keyed: bool) -> None:
         assert run.shown() == ["".join(chr(0x4E00 + i) for i in range(2000))]
 
 
-def test_an_id_that_comes_late_for_the_first_time_is_not_dropped() -> None:
+def test_an_id_that_first_arrives_late_is_not_dropped() -> None:
     seen = MessageIds()
     even = list(range(0, 4 * MESSAGE_ID_RUNS_KEPT, 2))
     assert new_ids(seen, even) == even

@@ -104,13 +104,13 @@ def assert_verdicts(verdicts, parts):
 
 
 @given(parts=PARTS)
-def test_one_judge_says_what_the_naive_model_says(parts):
+def test_one_judge_agrees_with_the_naive_model(parts):
     assert_verdicts(judge(parts), parts)
 
 
 @settings(deadline=None)
 @given(parts=PARTS, shards=st.integers(1, 4))
-def test_shards_that_are_merged_say_what_one_judge_says(parts, shards):
+def test_merged_shards_agree_with_one_judge(parts, shards):
     def cut(p, shard):
         inits, acks, held = (shard_of(k, shards) == shard for k in (p.init_keys, p.ack_keys, p.held_keys))
         fails = [f for f in p.fails if shard_of(u64([f.key]), shards)[0] == shard]
@@ -124,7 +124,7 @@ def test_shards_that_are_merged_say_what_one_judge_says(parts, shards):
     assert verdicts.failed == whole.failed
 
 
-def test_a_range_is_of_first_attempts_or_of_further_ones_and_never_of_both():
+def test_a_range_holds_first_attempts_or_retries_and_never_both():
     keys = [tree_key(1, sequence) for sequence in (5, 6, AGAIN, AGAIN + 1)]
     verdicts = merge([judge([partials(inits=[(key, 0) for key in keys])])])
     assert (verdicts.done_first.tolist(), verdicts.done_last.tolist()) == ([keys[0], keys[2]], [keys[1], keys[3]])
@@ -148,7 +148,7 @@ def test_acks_are_added_to_the_init_of_their_tree_and_those_of_older_trees_stay(
 
 
 @given(parts=PARTS)
-def test_partials_and_verdicts_survive_their_bytes(parts):
+def test_partials_and_verdicts_survive_a_round_trip_through_bytes(parts):
     for p in parts:
         back = decode_partials(memoryview(encode_partials(p)))
         assert same(p, back)
@@ -160,12 +160,12 @@ def test_partials_and_verdicts_survive_their_bytes(parts):
 
 
 @given(values=st.lists(st.integers(0, 2**64 - 1)))
-def test_packed_keys_are_exact_for_any_values(values):
+def test_packed_keys_are_exact_for_arbitrary_values(values):
     assert unpack_keys(pack_keys(u64(values))).tolist() == values
 
 
 @given(st.lists(st.integers(0, 300), max_size=80), st.lists(st.integers(0, 2**64 - 1), max_size=3), st.data())
-def test_keys_come_out_as_they_went_in_with_leaps_or_without(steps, leaps, data):
+def test_packed_keys_are_restored_with_or_without_leaps(steps, leaps, data):
     for leap in leaps:
         steps.insert(data.draw(st.integers(0, len(steps))), leap)
     keys = np.add.accumulate(u64(steps)) if steps else u64([])
@@ -186,7 +186,7 @@ def test_a_fail_wins_over_a_zero():
     assert verdicts.init_failed.tolist() == [7]
 
 
-def test_a_million_lines_of_text_travel_in_less_than_10_kilobytes():
+def test_acks_of_a_million_lines_of_text_are_encoded_in_less_than_10_kilobytes():
     gaps = np.random.default_rng(7).integers(1, 120, 1_000_000).astype(np.uint64)
     keys = np.uint64(tree_key(1, 0)) + np.cumsum(gaps)
     verdicts = judge([Partials(init_keys=keys, init_xors=np.zeros(len(keys), dtype=np.uint64))])
@@ -200,18 +200,18 @@ def test_blocks_are_spread_over_all_shards():
 
 
 @pytest.mark.parametrize("data", [b"", b"no", encode_partials(partials(acks=[(1, 1)]))[:-3]])
-def test_bytes_that_are_no_partials_are_refused(data):
+def test_bytes_that_are_not_partials_are_refused(data):
     with pytest.raises(InvariantError, match=r"encoded partials|cut off"):
         decode_partials(data)
 
 
-def test_acks_that_cancelled_are_left_out_and_inits_never():
+def test_acks_that_cancel_out_are_omitted_and_inits_never_are():
     whole = combine([partials(inits=[(1, 0)], acks=[(2, 9)]), partials(acks=[(2, 9)])])
     assert (whole.init_keys.tolist(), whole.ack_keys.tolist()) == ([1], [])
     assert mix64_array(whole.ack_keys).tolist() == []
 
 
-def test_a_reset_timeout_travels_once_for_each_tree():
+def test_a_timeout_reset_is_sent_once_per_tree():
     parts = [Partials(touched_keys=u64([9, 3])), Partials(touched_keys=u64([9]))]
     back = [decode_partials(encode_partials(part)) for part in parts]
     assert combine(back).touched_keys.tolist() == [3, 9]

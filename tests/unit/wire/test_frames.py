@@ -63,7 +63,7 @@ def test_a_column_keeps_values_and_types(values: list[Any], dictionary: bool) ->
 @pytest.mark.parametrize(
     "value", ["\ud800", 1 << 70, (1, 2), {"a": [1]}, decimal.Decimal("1.10"), dt.date(2026, 1, 2), object]
 )
-def test_what_arrow_cannot_hold_exactly_is_pickled_alone(value: Any) -> None:
+def test_only_values_that_arrow_cannot_hold_exactly_are_pickled(value: Any) -> None:
     column = column_of([value, value])
     assert not isinstance(column, pa.Array)
     assert decode(encode(Frame(1, 0, 0, 0, 2, [column]), MOMENT)).columns[0] == [value, value]
@@ -74,7 +74,7 @@ def test_what_arrow_cannot_hold_exactly_is_pickled_alone(value: Any) -> None:
     roots=st.integers(1, 5),
     single=st.booleans(),
 )
-def test_anchors_come_out_as_they_went_in(counts: list[int], roots: int, single: bool) -> None:
+def test_anchors_are_unchanged_after_a_round_trip(counts: list[int], roots: int, single: bool) -> None:
     counts = [1] * len(counts) if single else counts
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     edges = np.arange(offsets[-1], dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -99,7 +99,7 @@ def test_anchors_come_out_as_they_went_in(counts: list[int], roots: int, single:
     counting=st.booleans(),
     of_roots=st.booleans(),
 )
-def test_edges_are_made_again_from_what_they_were_made_of(
+def test_edges_are_recomputed_from_their_inputs(
     counts: list[int], rows: st.DataObject, ordinal: int, counting: bool, of_roots: bool
 ) -> None:
     parents = mix64_array(np.arange(len(counts), dtype=np.uint64))
@@ -137,7 +137,7 @@ def test_the_trees_of_ten_words_a_line_cost_a_quarter_of_a_byte_a_word() -> None
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=20, unique=True), st.booleans())
-def test_edges_that_were_made_of_roots_do_not_travel(chosen: list[int], some: bool) -> None:
+def test_edges_that_derive_from_roots_are_not_sent(chosen: list[int], some: bool) -> None:
     roots = mix64_array(np.arange(41, dtype=np.uint64))
     edges = edges_of(roots, 0, 77)
     sent = Frame(1, 2, 3, 4, 41, [list(range(41))], Anchoring(roots, edges, root_salt=77))
@@ -150,12 +150,12 @@ def test_edges_that_were_made_of_roots_do_not_travel(chosen: list[int], some: bo
     assert len(encode(plain, MOMENT)) - len(encode(sent, MOMENT)) > 7 * 41
 
 
-def test_every_row_says_when_it_was() -> None:
+def test_every_row_shows_its_time() -> None:
     assert moment_of(encode(Frame(1, 0, 0, 0, 1, [["a"]]), MOMENT)) == MOMENT
 
 
 @given(st.permutations(range(12)))
-def test_the_order_in_which_frames_arrive_never_shows(arrival: list[int]) -> None:
+def test_arrival_order_of_frames_has_no_effect(arrival: list[int]) -> None:
     frames = [Frame(i % 2, i % 3, i // 6, i, 1, [[i]]) for i in range(12)]
     ordered = Inbox([frames[i] for i in arrival]).in_order()
     assert [frame.order for frame in ordered] == sorted(frame.order for frame in frames)
@@ -199,7 +199,7 @@ def rows_of(frame: Frame) -> list[tuple[Any, ...]]:
         max_size=8,
     )
 )
-def test_frames_that_are_joined_have_the_same_rows_trees_and_attempts(
+def test_joined_frames_have_the_same_rows_trees_and_attempts(
     kinds: list[tuple[list[str], str, int | None]],
 ) -> None:
     frames = [small(i, *kind) for i, kind in enumerate(kinds)]

@@ -125,7 +125,7 @@ def test_other_calls_of_a_component_are_named(component: BoltBase, what: str) ->
     assert f"bolt[0] is in {what} for 31 s, at scene.py:1, in call" in Scene(component).run()
 
 
-def test_what_a_task_has_done_of_its_frame_is_counted_while_it_is_at_it() -> None:
+def test_finished_part_of_a_frame_is_counted_while_the_task_runs() -> None:
     scene = Scene(Basic())
     scene.run()
     (sight,) = scene.sights
@@ -139,7 +139,7 @@ def hung(serial: int, secs: float, number: int = 0) -> dict[str, Sight]:
     return {"1": Sight(Doing(serial, 0, Activity.EXECUTE, 1, 10), secs, number)}
 
 
-def test_a_hang_is_told_once_then_at_growing_distance_and_anew_for_another_tuple() -> None:
+def test_a_hang_is_reported_once_then_at_growing_intervals_and_again_for_another_tuple() -> None:
     hangs = Hangs()
     told = [secs for secs in range(0, 4000, 5) if hangs.worth(hung(1, secs))]
     assert told == [30, 60, 120, 240, 480, 960, 1560, 2160, 2760, 3360, 3960]

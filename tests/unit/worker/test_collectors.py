@@ -29,7 +29,7 @@ class Keeping(BasicBolt):
         self.emit_by(self.collector, tup["n"])
 
 
-def test_a_kept_collector_of_a_basic_bolt_anchors_to_the_tuple_whose_execute_runs() -> None:
+def test_a_stored_collector_of_a_basic_bolt_anchors_to_the_tuple_being_executed() -> None:
     def emit(collector: Any, n: int) -> None:
         collector.emit([n, "b"], stream="pair")
         if n == 7:
@@ -61,7 +61,7 @@ class SlowToFail(Bolt):
 
 @pytest.mark.parametrize("kind", BOLTS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("stream", ["default", "pair"])
-def test_a_collector_refuses_what_is_emitted_after_its_micro_batch(kind: Any, stream: str) -> None:
+def test_a_collector_refuses_emits_after_its_micro_batch(kind: Any, stream: str) -> None:
     kept = KEPT[kind] = []
     run(kind(functools.partial(keep, kind)))
     assert kept
@@ -117,7 +117,7 @@ class Outliving(AsyncBolt):
         (lambda tup, collector: collector.fail(tup), "'BasicCollector' object has no attribute 'fail'"),
     ],
 )
-def test_what_only_a_bolt_may_say_fails_in_a_basic_bolt_with_what_to_do_instead(kind: Any, say: Any, what: str) -> None:
+def test_calls_reserved_for_bolts_fail_in_a_basic_bolt_and_name_the_alternative(kind: Any, say: Any, what: str) -> None:
     class Habits(kind):
         outputs = STREAMS
 

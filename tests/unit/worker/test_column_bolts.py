@@ -60,7 +60,7 @@ def test_fields_that_a_column_bolt_names_come_as_dictionaries_and_all_others_as_
     assert types(Types(), ("be", 7), grouped=grouped)["word"] == ("StringArray", "['be']")
 
 
-def test_messages_that_come_again_are_apart_and_first_attempts_are_together() -> None:
+def test_retried_messages_are_separate_and_first_attempts_are_together() -> None:
     attempts = np.array([1, 129, 2, 2, 130, 3, 1, 1], dtype=np.uint8)
     roots = np.array([11, 12, 13, 13, 14, 15, 16, 17], dtype=np.uint64)
     rows = Rows(Origin("s", 0, "default", ("n",)), 8, [list(range(8))], Anchoring(roots, roots), attempts)
@@ -83,7 +83,7 @@ class EmitsAndSplits(ColumnBolt):
             raise ValueError("two")
 
 
-def test_what_a_bolt_emits_for_half_a_frame_belongs_to_that_half_and_is_dropped_if_it_fails() -> None:
+def test_tuples_emitted_for_half_a_frame_belong_to_that_half_and_are_dropped_if_it_fails() -> None:
     class FailsThree(BasicBolt):
         def execute(self, tup: Any, collector: Any) -> None:
             if tup["n"] == 3:

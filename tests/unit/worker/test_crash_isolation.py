@@ -160,7 +160,7 @@ def through() -> Iterable[int]:
 @pytest.mark.parametrize(
     "tested", [Basic(), ByHand(), Async(), Columns(), function], ids=lambda bolt: type(bolt).__name__
 )
-def test_each_tuple_that_kills_fails_and_all_others_are_acked(tested: BoltBase, fuse: bool) -> None:
+def test_each_tuple_that_kills_its_worker_fails_and_all_others_are_acked(tested: BoltBase, fuse: bool) -> None:
     engine, failed = run(tested, fuse=fuse)
     assert {tree.position for tree in failed} == set(DEADLY)
     assert {(tree.fail.cause, tree.fail.reason) for tree in failed} == {("killed", "killed its worker (signal 11)")}
@@ -175,7 +175,7 @@ def test_the_same_deaths_give_the_same_log() -> None:
 
 
 @pytest.mark.parametrize("tested", [Basic(), ByHand(), Async(), Columns(), function], ids=lambda of: type(of).__name__)
-def test_work_that_is_watched_gives_the_same_ids(tested: BoltBase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_monitored_work_gives_the_same_ids(tested: BoltBase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "DEADLY", ())
     watched, _ = run(tested)
     plain, _ = run(tested, kind=LocalEngine)
@@ -200,7 +200,7 @@ class Flushing(BasicBolt):
             raise Died
 
 
-def test_a_flush_that_kills_fails_all_tuples_of_its_task_in_that_micro_batch() -> None:
+def test_a_flush_that_kills_the_worker_fails_all_tuples_of_its_task_in_that_micro_batch() -> None:
     _, failed = run(Flushing())
     assert sorted(tree.position or 0 for tree in failed) == list(range(50))
     assert {tree.fail.reason for tree in failed} == {"killed its worker (signal 11) in flush"}
@@ -220,13 +220,13 @@ class Bomb:
         raise Died
 
 
-def test_a_tuple_whose_emission_kills_while_it_is_sent_is_found() -> None:
+def test_a_tuple_that_kills_the_worker_while_its_emission_is_sent_is_found() -> None:
     _, failed = run(Sending(), fuse=False)
     assert {tree.position for tree in failed} == set(DEADLY)
     assert {tree.fail.cause for tree in failed} == {"killed"}
 
 
-def test_a_read_that_kills_breaks_its_range_off() -> None:
+def test_a_read_that_kills_the_worker_ends_its_range_early() -> None:
     def trouble(number: int, tried: int) -> None:
         if number == 30:
             raise Died
@@ -236,13 +236,13 @@ def test_a_read_that_kills_breaks_its_range_off() -> None:
     assert reasons == ["reading n@0 and what follows it up to 50: killed its worker (signal 11) in read"]
 
 
-def test_a_death_at_no_task_costs_a_start_of_the_query_and_does_not_end_the_topology() -> None:
+def test_a_worker_death_outside_any_task_restarts_the_query_and_does_not_end_the_topology() -> None:
     with pytest.raises(LostWorkerError, match=r"^a worker process died \(signal 9\) between the tuples") as raised:
         Crashes(lambda task: ("count", 0)).add(WorkPlace(), "signal 9")
     assert not QueryFailure(str(raised.value), type(raised.value)).hopeless
 
 
-def test_after_too_many_deaths_the_rest_of_the_tasks_rows_fails_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_task_fail_without_execution_after_too_many_worker_deaths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deaths_module, "CRASHES_MAX", 2)
     engine, failed = run(Basic())
     of_first = {tree.position: tree.fail.reason for tree in failed if (tree.position or 0) < 50}

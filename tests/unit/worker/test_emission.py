@@ -47,7 +47,7 @@ MISTAKES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 
 @pytest.mark.parametrize("kind", BOLTS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_fails_its_tuple_with_its_mend_and_shifts_no_neighbour(kind: Any, mistake: str) -> None:
+def test_a_mistake_fails_its_tuple_with_the_fix_and_does_not_shift_its_neighbours(kind: Any, mistake: str) -> None:
     emit, why = MISTAKES[mistake]
     driver = run(kind(emit))
     [failed] = driver.failed("numbers")
@@ -60,7 +60,7 @@ def test_a_mistake_fails_its_tuple_with_its_mend_and_shifts_no_neighbour(kind: A
 
 
 @pytest.mark.parametrize("kind", BOLTS, ids=lambda kind: kind.__name__)
-def test_what_execute_yields_is_emitted_anchored_to_its_tuple(kind: Any) -> None:
+def test_values_yielded_by_execute_are_emitted_anchored_to_its_tuple(kind: Any) -> None:
     def emit(collector: Any, tup: Any) -> Iterator[list[Any]]:
         yield ["x"]
         if kind is ByHand:
@@ -82,7 +82,7 @@ async def asynchronous(collector: Any, tup: Any) -> Any:
 
 @pytest.mark.parametrize("kind", [Basic, ByHand, Window], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("lazy", [coroutine, functools.partial(coroutine), asynchronous])
-def test_a_coroutine_that_nobody_runs_fails_its_tuple(kind: Any, lazy: Any) -> None:
+def test_a_coroutine_that_is_never_awaited_fails_its_tuple(kind: Any, lazy: Any) -> None:
     driver = run(kind(lazy))
     assert "only an AsyncBolt runs" in driver.failed("numbers")[0].reason
     assert driver.emitted("tested") == [["w0"], ["w2"]]
@@ -145,7 +145,7 @@ class Emitting(Spout):
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_of_a_spout_is_reported_and_nothing_of_it_is_emitted(mistake: str) -> None:
+def test_a_mistake_of_a_spout_is_reported_and_emits_nothing(mistake: str) -> None:
     emit, why = MISTAKES[mistake]
     builder = TopologyBuilder("emission")
     builder.set_spout("tested", Emitting(emit))

@@ -137,7 +137,7 @@ class LeavingWithState(Leaving):
 
 
 @pytest.mark.parametrize("where", ["prepare", "init_state"])
-def test_a_bolt_that_exits_before_its_first_tuple_fails_what_came_for_it(where: str) -> None:
+def test_a_bolt_that_exits_before_its_first_tuple_fails_the_tuples_sent_to_it(where: str) -> None:
     builder = TopologyBuilder("leaving")
     builder.set_spout("numbers", Numbers())
     bolt = (LeavingWithState if where == "init_state" else Leaving)(where)
@@ -149,12 +149,12 @@ def test_a_bolt_that_exits_before_its_first_tuple_fails_what_came_for_it(where: 
     assert f"{where} of 'tested' raised SystemExit: 3" in failure.story
 
 
-def test_a_bolt_that_exits_in_cleanup_raises_as_any_other_exception() -> None:
+def test_an_exit_in_cleanup_of_a_bolt_is_handled_like_any_other_exception() -> None:
     with pytest.raises(RuntimeError, match="cleanup of 'tested' raised SystemExit: 3"):
         run(Leaving("cleanup"))
 
 
-def test_a_cleanup_that_raises_keeps_no_other_from_being_called(tmp_path: Path) -> None:
+def test_a_cleanup_that_raises_does_not_prevent_the_other_cleanups(tmp_path: Path) -> None:
     class Tidy(Leaving):
         def cleanup(self) -> None:
             (tmp_path / self.where).touch()

@@ -117,7 +117,7 @@ class Between(Anywhere):
         self.gathered = []
 
 
-def test_what_a_fused_bolt_emits_in_flush_reaches_a_fused_bolt_before_it_is_flushed() -> None:
+def test_tuples_emitted_in_flush_of_a_fused_bolt_reach_a_fused_bolt_before_its_flush() -> None:
     builder = TopologyBuilder("flushing")
     builder.set_spout("numbers", Numbers(), parallelism=2)
     builder.set_bolt("z", Between(), parallelism=2).shuffle_grouping("numbers")
@@ -168,7 +168,7 @@ class Judge(Bolt):
             collector.ack(tup)
 
 
-def test_what_flush_emits_keeps_the_trees_of_its_anchors_open() -> None:
+def test_tuples_emitted_in_flush_keep_the_trees_of_their_anchors_open() -> None:
     builder = TopologyBuilder("batching", Config(max_attempts=1))
     builder.set_spout("numbers", Fed())
     builder.set_bolt("batch", Batching()).shuffle_grouping("numbers")
@@ -210,7 +210,7 @@ def test_a_flush_that_raises_fails_what_the_task_got() -> None:
 # When it is called.
 
 
-def test_a_bolt_that_says_so_is_fused_and_flushed_once_a_range() -> None:
+def test_a_bolt_that_allows_it_is_fused_and_flushed_once_per_range() -> None:
     engine, emitted = run(Anywhere(), 1)
     assert engine.lane.fused_into["write"] == "numbers"
     assert len(FLUSHED) == 18
@@ -234,7 +234,7 @@ class Holding(Bolt):
         FLUSHED.append((self.context.micro_batch_id, self.context.task, []))
 
 
-def test_flush_is_not_called_where_the_task_got_nothing() -> None:
+def test_flush_is_not_called_if_the_task_received_nothing() -> None:
     builder = TopologyBuilder("holding", Config(max_attempts=1))
     builder.set_spout("numbers", Fed())
     builder.set_bolt("hold", Holding(), parallelism=2).fields_grouping("numbers", ["n"])

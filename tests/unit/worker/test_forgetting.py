@@ -24,7 +24,7 @@ class Box:
         self.held = held
 
 
-def test_void_tuples_leave_every_kind_of_container() -> None:
+def test_void_tuples_are_removed_from_every_kind_of_container() -> None:
     alive = tup((1, 10))
     loop: list[Any] = [tup((1, 9))]
     loop.append(loop)
@@ -78,7 +78,7 @@ class Join(Bolt):
             collector.ack(tup)
 
 
-def test_a_message_that_comes_again_after_a_crash_does_not_meet_its_own_ghost() -> None:
+def test_a_message_redelivered_after_a_crash_does_not_join_its_own_earlier_copy() -> None:
     builder = TopologyBuilder("join")
     builder.set_spout("queue", Queue())
     builder.set_bolt("join", Join()).fields_grouping("queue", ["user"])

@@ -112,7 +112,7 @@ def kept(engine: Engine) -> int:
     return sum("__trees/" in name for name in names)
 
 
-def test_rows_are_acked_retried_from_state_and_given_up_with_a_letter_that_has_their_id() -> None:
+def test_rows_are_acked_retried_from_state_or_given_up_with_a_dead_letter_that_has_their_id() -> None:
     engine = Engine(topology())
     engine.bring((0, [("a", 0), ("b", 1)]), (1, [("c", 9)]))
     promotions = run_out(engine)
@@ -131,7 +131,7 @@ def test_rows_are_acked_retried_from_state_and_given_up_with_a_letter_that_has_t
     assert any(AGAIN <= key < LETTERS for key in keys)
 
 
-def test_letters_go_to_a_stream_or_to_a_function_and_wait_until_it_takes_them() -> None:
+def test_dead_letters_go_to_a_stream_or_a_function_and_wait_until_it_accepts_them() -> None:
     taken: list[Any] = []
 
     def take(letter: Any) -> None:
@@ -154,7 +154,7 @@ def test_letters_go_to_a_stream_or_to_a_function_and_wait_until_it_takes_them() 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_row_is_acked_or_a_letter_whatever_fails_and_dies(seed: int) -> None:
+def test_each_row_is_acked_or_becomes_a_dead_letter_whatever_fails_or_dies(seed: int) -> None:
     chance = random.Random(seed)
     engine = Engine(topology())
     total, doomed = 0, 0
@@ -232,7 +232,7 @@ def transactional(moody: float = 0.0) -> Topology:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_in_a_transactional_topology_what_fails_of_them_leaves_no_trace(seed: int) -> None:
+def test_failed_rows_leave_no_trace_in_a_transactional_topology(seed: int) -> None:
     chance = random.Random(seed)
     engine = Engine(transactional())
     expected, doomed = [], 0

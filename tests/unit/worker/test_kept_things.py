@@ -117,7 +117,7 @@ class Using(BasicBolt):
 
 
 @pytest.mark.parametrize("kind", THINGS)
-def test_what_prepare_made_and_cannot_be_pickled_is_transient_and_logged_once(kind, caplog):
+def test_unpicklable_attribute_made_in_prepare_is_transient_and_logged_once(kind, caplog):
     driver = run(Using(kind), ["to", "be"], ["or"])
     assert driver.emitted("bolt") == [["1 True"], ["2 True"], ["3 True"]]
     assert driver.errors() == []
@@ -126,7 +126,7 @@ def test_what_prepare_made_and_cannot_be_pickled_is_transient_and_logged_once(ki
     assert "transient = ['thing']" in line
 
 
-def test_what_execute_puts_in_its_place_is_kept_or_fails_its_tuple():
+def test_replacement_stored_by_execute_is_kept_or_fails_its_tuple():
     driver = run(Using("lock"), ["to", "new", "be"], ["none"], ["or"])
     assert driver.emitted("bolt") == [["1 True"], ["2 True"], ["3 False"], ["4 False"]]
     [failed] = driver.failed("words")
@@ -136,12 +136,12 @@ def test_what_execute_puts_in_its_place_is_kept_or_fails_its_tuple():
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
-def test_a_container_with_such_a_thing_is_refused(kind):
+def test_a_container_of_such_objects_is_refused(kind):
     with pytest.raises(StateError, match=f"attribute 'thing' .*{re.escape(CONTAINERS[kind][1])}"):
         run(Using(kind), ["to"])
 
 
-def test_data_of_a_class_that_has_no_name_is_refused():
+def test_data_of_an_unnamed_class_is_refused():
     class Local:
         total = 0
 
@@ -170,7 +170,7 @@ class Writer:
         self.context, self.collector = context, collector
 
 
-def test_a_helper_may_hold_both_and_gets_those_of_its_task_after_a_restart():
+def test_a_helper_may_hold_collector_and_context_and_gets_those_of_its_task_after_a_restart():
     assert run(Helped(), ["to"], ["be"]).emitted("bolt") == [[0], [1]]
 
 
@@ -193,7 +193,7 @@ class Opening(Bolt):
 
 
 @pytest.mark.parametrize("in_flush", [False, True], ids=["execute", "flush"])
-def test_what_follows_from_a_call_that_is_left_out_names_the_first_reason(in_flush):
+def test_failure_caused_by_a_skipped_call_names_the_first_reason(in_flush):
     driver = run(Opening(in_flush), ["first", "second"])
     first, second = driver.failed("words")
     assert first.reason.startswith("what this left in the state of its task cannot be kept: bolt 'bolt': attribute")

@@ -164,7 +164,7 @@ VALUES = st.one_of(SCALARS, st.builds(Text, st.text(max_size=2)), LISTS)
 
 
 @given(st.lists(VALUES, min_size=1, max_size=12))
-def test_any_values_give_the_same_frames_fails_and_state(values: list[Any]) -> None:
+def test_any_values_give_the_same_frames_failures_and_state(values: list[Any]) -> None:
     assert_same(values, Splits())
 
 
@@ -176,11 +176,11 @@ def test_each_way_to_emit_gives_the_same(how: str) -> None:
 @pytest.mark.parametrize(
     "odd", [None, 7, 2.5, True, b"be", Text("be"), "\ud800", ["be"], "be" * 100_000], ids=lambda odd: f"{odd!r:.9}"
 )
-def test_strings_become_a_dictionary_until_something_else_comes(odd: Any) -> None:
+def test_strings_become_a_dictionary_until_another_type_arrives(odd: Any) -> None:
     assert_same(["to", "be", "to", odd, "be"], Splits())
 
 
-def test_a_function_that_yields_gives_the_same() -> None:
+def test_a_function_that_yields_values_gives_the_same_result() -> None:
     @bolt(outputs=["word", "n"])
     def split(tup: Any) -> Iterator[Any]:
         for number, word in enumerate(tup["value"].split()):
@@ -191,7 +191,7 @@ def test_a_function_that_yields_gives_the_same() -> None:
     assert_same(["to be or", "no", "be no", "be odd", ""], split)
 
 
-def test_a_function_that_returns_gives_the_same() -> None:
+def test_a_function_that_returns_values_gives_the_same_result() -> None:
     @bolt(outputs=["word", "n"])
     def split(tup: Any) -> Any:
         return {"none": None, "lists": [["a", 1], ("b", 2)], "str": "a", "number": 5, "one": ["a", 1]}[tup["value"]]

@@ -99,7 +99,7 @@ def test_each_stream_has_its_counts_and_a_tuple_for_three_tasks_is_transferred_t
     assert (trees.acked, trees.failed) == (2, 1)
 
 
-def test_what_was_held_is_acked_on_the_stream_that_it_came_from() -> None:
+def test_held_tuple_is_acked_on_its_original_stream() -> None:
     builder = TopologyBuilder("joined", Config(max_attempts=1))
     builder.set_spout("numbers", Numbers())
     builder.set_bolt("join", Join()).global_grouping("numbers").global_grouping("numbers", "odd")
@@ -109,7 +109,7 @@ def test_what_was_held_is_acked_on_the_stream_that_it_came_from() -> None:
     assert (odd.executed, odd.acked, odd.failed) == (2, 1, 1)
 
 
-def test_what_a_bolt_acks_in_a_flush_belongs_to_its_only_input_and_to_none_of_several() -> None:
+def test_ack_in_a_flush_belongs_to_the_only_input_of_a_bolt_and_to_none_of_several() -> None:
     for both in (False, True):
         builder = TopologyBuilder("flushed", Config(max_attempts=1))
         builder.set_spout("numbers", Numbers())

@@ -43,7 +43,7 @@ STREAMS = {
 # What is settled.
 
 
-def test_what_is_settled_is_said_until_a_plan_that_says_it_is_promoted() -> None:
+def test_outbox_acks_are_repeated_until_a_plan_that_contains_them_is_promoted() -> None:
     outbox_acks = OutboxAcks()
     keys = np.array([tree_key(task, position) for task in (6, 7) for position in (1, 2, 5)], dtype=np.uint64)
     outbox_acks.add(keys, keys)
@@ -106,7 +106,7 @@ def given_again(own: Outbox, base: int, positions: Sequence[int]) -> dict[int, t
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32), micro_batches=st.integers(1, 12))
-def test_what_a_task_keeps_is_what_a_dict_would_keep_over_crashes(seed: int, micro_batches: int) -> None:
+def test_outbox_of_a_task_equals_a_dict_across_crashes(seed: int, micro_batches: int) -> None:
     rng = random.Random(seed)
     kept, model, next_position, base = Kept(), dict[int, tuple[str, int, str]](), 0, AGAIN
     for _ in range(micro_batches):
@@ -178,7 +178,7 @@ def test_what_is_not_kept_cannot_be_given_again_and_that_is_said() -> None:
 # Plans.
 
 
-def test_a_plan_says_what_is_to_be_given_again_and_what_is_settled() -> None:
+def test_a_plan_lists_the_entries_to_retry_and_the_settled_ones() -> None:
     again = (Entry(TASK, AGAIN, own_source(0), 7, 8, 2, (7, 9)),)
     plan = MicroBatchPlan(3, life=1, now_ms=5, again=again, outbox_acks=((TASK, 0, 7), (TASK, 8, 9)))
     assert decode(MicroBatchPlan, json.loads(plan.dumps())) == plan
@@ -306,7 +306,7 @@ def crash(engine: LocalEngine, rng: random.Random) -> None:
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), tasks=st.integers(1, 2), count=st.integers(1, 40))
-def test_each_value_is_tried_until_it_is_acked_or_set_aside_and_no_crash_loses_or_repeats_one(
+def test_each_value_is_retried_until_acked_or_set_aside_and_no_crash_loses_or_repeats_one(
     seed: int, tasks: int, count: int
 ) -> None:
     rng = random.Random(seed)
@@ -340,7 +340,7 @@ def test_each_value_is_tried_until_it_is_acked_or_set_aside_and_no_crash_loses_o
     assert seen_by(engine) == sorted(expected)
 
 
-def test_what_is_set_aside_has_a_story() -> None:
+def test_each_set_aside_tree_has_a_story() -> None:
     engine = LocalEngine(starting(60, max_attempts=2))
     run_on(engine, 20)
     trees = engine.ledger.set_aside
@@ -350,7 +350,7 @@ def test_what_is_set_aside_has_a_story() -> None:
     assert {tree.fail.cause for tree in trees} == {"exception", "fail", "timeout"}
 
 
-def test_a_topology_with_nothing_but_news_for_its_tasks_runs_one_micro_batch_for_it_after_a_while() -> None:
+def test_a_topology_with_only_news_for_its_tasks_delivers_it_in_one_micro_batch_after_a_while() -> None:
     kind = next(seed for seed in range(10_000) if all(activity(seed, n, 1) == "ack" for n in range(4)))
     engine = LocalEngine(starting(4, kind))
     while engine.step() is not None:
@@ -371,7 +371,7 @@ def test_a_topology_with_nothing_but_news_for_its_tasks_runs_one_micro_batch_for
     assert engine.step() is None
 
 
-def test_nothing_more_is_read_while_a_bolt_has_as_many_open_trees_as_it_may() -> None:
+def test_reading_pauses_while_a_bolt_has_its_maximum_of_open_trees() -> None:
     topology = starting(200, seed=3, own={"max_spout_pending": 5}, enable_message_timeouts=False)
     engine = LocalEngine(topology)
     run_on(engine, 60)
@@ -405,7 +405,7 @@ def test_a_bolt_that_starts_trees_is_stateful_and_never_fused_and_cannot_be_stat
         builder.build()
 
 
-def test_what_a_bolt_emits_anchored_stays_in_its_tree() -> None:
+def test_anchored_tuple_stays_in_its_tree() -> None:
     class Passes(BasicBolt):
         outputs = ["n"]
         starts_trees = True

@@ -136,7 +136,7 @@ def test_a_task_that_gets_only_reports_does_not_run() -> None:
 
 @pytest.mark.parametrize("last", [Keep(), Holds()], ids=["acks", "holds"])
 @pytest.mark.parametrize("away", [set(VALUES), {VALUES[0]}, {NOWHERE, *VALUES[1:3]}], ids=len)
-def test_whichever_attempt_a_reader_has_read_each_tree_is_reported_once(last: BoltBase, away: set[str]) -> None:
+def test_each_tree_is_reported_once_whichever_attempt_a_reader_has_read(last: BoltBase, away: set[str]) -> None:
     """A machine is lost: Spark repeats a stage for those who have not read from it, and the repeat goes another way."""
     lane = lane_of(VALUES, last)
     run = Run(lane)

@@ -89,13 +89,13 @@ def test_a_read_that_always_raises_at_a_record_sets_aside_the_rest_of_its_range_
     assert [tree.outcome for tree in failed if tree.position == 30] == ["retry", "retry", "set_aside"]
 
 
-def test_a_read_that_comes_further_each_time_is_never_set_aside() -> None:
+def test_a_read_that_makes_progress_each_time_is_never_set_aside() -> None:
     engine, _ = run(Numbers(raising(*range(1, COUNT, 3), times=1)), max_attempts=2)
     assert set(SEEN) == set(range(COUNT))
     assert engine.ledger.metrics.of("numbers").set_aside == 0
 
 
-def test_a_tree_that_fails_for_another_reason_too_does_not_lose_the_rest_of_its_range() -> None:
+def test_a_second_cause_of_failure_in_a_tree_does_not_lose_the_rest_of_its_range() -> None:
     engine, failed = run(Numbers(raising(21, times=1)))
     assert {(tree.position, tree.end) for tree in failed} == {(20, None), (21, 50)}
     assert set(SEEN) == set(range(COUNT))
@@ -129,7 +129,7 @@ class WithMore(Columns):
             yield positions, [*columns, self.more([position in (42, 43) for position in positions])]
 
 
-def test_a_value_of_a_column_that_python_cannot_hold_is_a_bad_record() -> None:
+def test_a_column_value_that_python_cannot_represent_is_a_bad_record() -> None:
     engine, failed = run(WithMore(unreadable.of(pa.timestamp("s"), 0, 10**12)))
     assert set(SEEN) == set(range(COUNT)) - {42, 43}
     assert sorted(tree.position for tree in engine.ledger.set_aside) == [42, 43]
@@ -196,19 +196,19 @@ class BadFirst(Numbers):
         yield numbers, [numbers]
 
 
-def test_records_that_come_behind_later_ones_are_not_lost() -> None:
+def test_records_that_arrive_after_later_ones_are_not_lost() -> None:
     run(BadFirst(lambda number, times: None))
     assert sorted(SEEN) == [number for number in range(COUNT) if number != 30], "what is unreadable is not tried again"
 
 
-def test_a_spout_in_the_driver_is_told_how_large_what_executors_have_read_was_and_not_what_came_again() -> None:
+def test_a_spout_in_the_driver_gets_the_sizes_of_ranges_read_by_executors_without_repeats() -> None:
     Weighed.heard.clear()
     run(Weighed(lambda number, times: None))
     assert SEEN[20] == 2
     assert Weighed.heard == [[(Range(0, "n", 0, 50), sum(range(50)))], [(Range(0, "n", 50, 100), sum(range(50, 100)))]]
 
 
-def test_of_a_range_that_breaks_off_what_was_read_is_told_and_then_the_rest() -> None:
+def test_interrupted_range_reports_the_part_that_was_read_and_later_the_rest() -> None:
     Weighed.heard.clear()
     run(Weighed(raising(30, times=1)))
     told = [(range_.start, range_.end, size) for reads in Weighed.heard for range_, size in reads]
@@ -226,7 +226,7 @@ def enough_at(*numbers: int, times: int = 1) -> Callable[[int, int], None]:
 
 
 @pytest.mark.parametrize("members", [{}, {"tracked": False}, {"once": True}])
-def test_the_rest_of_a_range_that_is_too_large_comes_next_and_before_anything_new(members: dict[str, Any]) -> None:
+def test_rest_of_a_too_large_range_is_read_next_before_anything_new(members: dict[str, Any]) -> None:
     spout = Numbers(enough_at(10, 30))
     vars(spout).update(members)
     engine, failed = run(spout, retry=RetryPolicy(max_retries=0, min_backoff=timedelta(seconds=5), jitter=0))
@@ -306,7 +306,7 @@ class Hold(Bolt):
 
 @pytest.mark.parametrize("spout", [Pairs, Together])
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_a_retried_message_of_several_tuples_is_acked_with_its_last_tuple_and_not_before(
+def test_a_retried_message_of_several_tuples_is_acked_only_with_its_last_tuple(
     parallelism: int, spout: type[Columns], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Hold, "tried", Counter())
@@ -337,7 +337,7 @@ class Lettered(Columns):
 
 
 @pytest.mark.parametrize(("kind", "at_once"), [(Numbers, 50), (Columns, 50), (Pairs, 2), (Lettered, 100)])
-def test_what_is_read_again_one_by_one_comes_together_where_it_can(
+def test_records_read_again_one_by_one_are_processed_together_if_possible(
     kind: type[Numbers], at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: list[int] = []
@@ -391,7 +391,7 @@ def test_a_message_that_failed_with_others_of_its_frame_fails_no_second_time_wit
     assert max(map(len, Thirteen.done)) >= 10, "what comes for the first time comes together"
 
 
-def test_a_rest_that_is_read_later_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_warning_reports_the_part_of_a_range_that_is_read_later(caplog: pytest.LogCaptureFixture) -> None:
     Numbers.tried.clear()
     engine = LocalEngine(topology(Numbers(enough_at(30))))
     promotion = engine.step()

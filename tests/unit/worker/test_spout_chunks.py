@@ -41,7 +41,7 @@ class SameMemory(Numbers):
 
 @pytest.mark.parametrize("spout", [SameMemory(as_array=True), SameMemory(as_array=False)])
 @pytest.mark.parametrize("trace", [0.0, 1.0])
-def test_a_spout_may_use_its_memory_again_for_the_next_read(
+def test_a_spout_may_reuse_its_memory_for_the_next_read(
     spout: SameMemory, trace: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     came = what_came_again(spout, monkeypatch, trace)

@@ -71,7 +71,7 @@ class Flushes(BasicBolt):
 
 @pytest.mark.parametrize("fuse", [True, False])
 @pytest.mark.parametrize("bolt", [Connects, Flushes, Store])
-def test_a_bolt_may_be_unavailable_wherever_it_is_called(bolt: type[BasicBolt], fuse: bool) -> None:
+def test_a_bolt_may_raise_unavailable_in_any_of_its_methods(bolt: type[BasicBolt], fuse: bool) -> None:
     WORLD.away, WORLD.error = (0, 30_000), lambda n: Unavailable("no connection")
     builder = TopologyBuilder("outage", Config(max_attempts=1))
     builder.set_spout("orders", Log(200))
@@ -85,7 +85,7 @@ def test_a_bolt_may_be_unavailable_wherever_it_is_called(bolt: type[BasicBolt], 
 
 
 @pytest.mark.parametrize("fuse", [True, False])
-def test_an_exception_in_prepare_is_one_in_execute(fuse: bool) -> None:
+def test_an_exception_in_prepare_is_handled_like_one_in_execute(fuse: bool) -> None:
     WORLD.away = (0, 60_000)
     builder = TopologyBuilder("outage")
     builder.set_spout("orders", Log(2000))
@@ -138,7 +138,7 @@ class Refuses(BasicBolt):
         (SourceUnavailable("no licence"), "exception"),
     ],
 )
-def test_each_error_means_the_same_for_the_tuples_wherever_a_bolt_raises_it(
+def test_each_error_affects_the_tuples_in_the_same_way_wherever_a_bolt_raises_it(
     where: str, error: Exception, cause: str
 ) -> None:
     builder = TopologyBuilder("vain")
@@ -154,7 +154,7 @@ def test_each_error_means_the_same_for_the_tuples_wherever_a_bolt_raises_it(
         assert failure.reason.startswith(said)
 
 
-def test_a_window_that_cannot_be_prepared_fails_the_query_with_its_place() -> None:
+def test_an_unpreparable_window_fails_the_query_with_its_position() -> None:
     builder = TopologyBuilder("vain")
     builder.set_spout("orders", Log(3))
     builder.set_bolt("vain", VainWindow().with_tumbling_window(Count(2))).shuffle_grouping("orders")
@@ -165,7 +165,7 @@ def test_a_window_that_cannot_be_prepared_fails_the_query_with_its_place() -> No
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_a_dependency_that_is_away_is_not_waited_for_as_often_as_there_are_tuples(by_hand: bool) -> None:
+def test_an_unavailable_dependency_is_not_waited_for_once_per_tuple(by_hand: bool) -> None:
     class Slow(Bolt):
         outputs = ["n"]
 

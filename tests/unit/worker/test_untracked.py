@@ -61,7 +61,7 @@ def told(driver: TopologyTestDriver) -> list[str]:
 @pytest.mark.parametrize("config", [{}, {"acker_tasks": 0}], ids=["no message id", "no ackers"])
 @pytest.mark.parametrize("error", [FailedException(REASON), ReportedFailedException(REASON), Reject(REASON)], ids=repr)
 @pytest.mark.parametrize("kind", [Basic, ByHand, Async, Columns, function])
-def test_what_a_bolt_fails_is_an_error_if_no_tree_fails_with_it(kind: Any, error: Exception, config: Any) -> None:
+def test_failing_a_tuple_is_an_error_if_no_tree_fails_with_it(kind: Any, error: Exception, config: Any) -> None:
     driver = untracked(kind(raises(error)), **config)
     assert [text.split(": ")[-1] for text in told(driver)] == [REASON]
     assert driver.metrics().of("tested").failed == 1
@@ -84,12 +84,12 @@ class NeverReady(BasicBolt):
 
 @pytest.mark.parametrize("config", [{}, {"acker_tasks": 0}], ids=["no message id", "no ackers"])
 @pytest.mark.parametrize("kind", [Basic, ByHand, Async, Columns, function, Window, lambda _: NeverReady()])
-def test_on_error_stop_stops_also_for_a_tuple_without_a_tree(kind: Any, config: Any) -> None:
+def test_on_error_stop_also_applies_to_a_tuple_without_a_tree(kind: Any, config: Any) -> None:
     with pytest.raises(EngineError, match=f"belongs to no tree, and its on_error is 'stop': .*{REASON}"):
         untracked(kind(raises(ValueError(REASON))), (BAD, AFTERWARDS), on_error="stop", **config)
 
 
-def test_a_tuple_that_is_emitted_without_an_anchor_and_fails_is_an_error() -> None:
+def test_a_failed_tuple_that_was_emitted_without_an_anchor_is_an_error() -> None:
     class Both(Bolt):
         outputs = ["n"]
 

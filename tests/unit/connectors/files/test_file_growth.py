@@ -15,7 +15,7 @@ def write(directory: Path, count: int, ending: str = ".txt") -> None:
         (directory / f"{number:06}{ending}").write_text(f"line {number}\n")
 
 
-def test_files_that_are_read_cost_later_plans_nothing() -> None:
+def test_files_already_read_add_no_cost_to_later_plans() -> None:
     def all_plans(count: int) -> int:
         with tempfile.TemporaryDirectory() as directory:
             write(Path(directory), count)

@@ -39,7 +39,7 @@ def test_a_file_with_two_names_is_read_once(
         assert f"{worse} is another name of {best} and is passed over" in caplog.text
 
 
-def test_a_directory_that_is_linked_into_itself_gives_each_line_once(tmp_path: Path) -> None:
+def test_a_directory_linked_into_itself_yields_each_line_once(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "up").symlink_to("..")
     append(tmp_path / "z.log", "one")
@@ -56,7 +56,7 @@ def linked(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("is_down", [True, False])
-def test_a_log_behind_a_link_that_is_renamed_before_its_first_line_is_read(tmp_path: Path, is_down: bool) -> None:
+def test_a_linked_log_renamed_before_its_first_line_is_read(tmp_path: Path, is_down: bool) -> None:
     log, link = linked(tmp_path)
     log.touch()
     tail = Tail(link)
@@ -68,7 +68,7 @@ def test_a_log_behind_a_link_that_is_renamed_before_its_first_line_is_read(tmp_p
     assert tail.read() == ["one"]
 
 
-def test_a_log_behind_a_link_that_is_compressed_is_read_on_in_its_copy(tmp_path: Path) -> None:
+def test_a_linked_log_that_gets_compressed_is_resumed_in_its_copy(tmp_path: Path) -> None:
     log, link = linked(tmp_path)
     append(log, "one")
     tail = Tail(link.parent / "*.log")
@@ -81,7 +81,7 @@ def test_a_log_behind_a_link_that_is_compressed_is_read_on_in_its_copy(tmp_path:
     assert not tail.failed
 
 
-def test_a_log_behind_a_link_that_is_copied_and_emptied_is_read_on_in_its_copy(tmp_path: Path) -> None:
+def test_a_linked_log_that_is_copied_and_truncated_is_resumed_in_its_copy(tmp_path: Path) -> None:
     log, link = linked(tmp_path)
     append(log, "one")
     tail = Tail(link)

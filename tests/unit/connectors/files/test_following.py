@@ -62,7 +62,7 @@ def test_a_rotation_while_the_driver_is_down_loses_and_repeats_nothing(tmp_path:
 
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 1 << 30))
-def test_each_line_comes_once_whatever_is_rotated_while_it_is_read(
+def test_each_line_is_read_once_even_if_files_are_rotated_during_reading(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     directory, chance = tmp_path_factory.mktemp("rotated"), random.Random(seed)
@@ -92,7 +92,9 @@ def test_each_line_comes_once_whatever_is_rotated_while_it_is_read(
     assert not tail.failed
 
 
-def test_a_plan_is_read_of_the_file_that_it_meant_or_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plan_is_read_from_the_file_that_it_was_made_for_or_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     log = tmp_path / "a.log"
     append(log, "old 1", "old 2")
     tail = Tail(log)
@@ -130,7 +132,7 @@ def test_a_file_that_was_emptied_before_it_was_read_fails_what_was_planned(tmp_p
 
 @pytest.mark.parametrize("header", ["id,amount\n", 20 * "a comment of many words\n"])
 @pytest.mark.parametrize("grown", [1, 500])
-def test_a_file_that_was_emptied_begins_anew_and_what_was_not_read_is_counted(
+def test_a_truncated_file_starts_over_and_its_unread_lines_are_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, header: str, grown: int
 ) -> None:
     log = tmp_path / "a.log"
@@ -170,7 +172,7 @@ def test_a_file_that_was_emptied_while_the_driver_was_down_begins_anew(
     assert f"look for them in a copy beside it, such as {log}.1" in caplog.text
 
 
-def test_what_copytruncate_leaves_is_read_of_the_copy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_left_by_copytruncate_are_read_from_the_copy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log, copy = tmp_path / "a.log", tmp_path / "a.log.1"
     append(log, *range(50))
     tail = Tail(tmp_path / "a.log*")
@@ -190,7 +192,7 @@ def test_what_copytruncate_leaves_is_read_of_the_copy(tmp_path: Path, caplog: py
 
 @pytest.mark.parametrize("pattern", ["a.log", "a.log*"])
 @pytest.mark.parametrize("suffix", sorted(PACKERS))
-def test_a_file_that_was_compressed_is_read_on_in_what_was_made_of_it(
+def test_a_file_that_gets_compressed_is_resumed_in_its_compressed_copy(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, pattern: str, suffix: str
 ) -> None:
     log = tmp_path / "a.log"
@@ -231,7 +233,7 @@ def test_a_file_that_was_compressed_while_the_driver_was_down_is_a_new_file(tmp_
         assert tail.read() == expected
 
 
-def test_a_file_that_vanishes_is_counted_and_read_on_when_it_comes_back(
+def test_a_deleted_file_is_counted_and_resumed_when_it_reappears(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log, away = tmp_path / "logs" / "a.log", tmp_path / "away"
@@ -252,7 +254,7 @@ def test_a_file_that_vanishes_is_counted_and_read_on_when_it_comes_back(
     assert tail.read() == ["four"]
 
 
-def test_a_line_of_a_rotated_file_is_given_again_and_set_aside_with_its_bytes(tmp_path: Path) -> None:
+def test_a_line_of_a_rotated_file_is_retried_and_set_aside_with_its_bytes(tmp_path: Path) -> None:
     log, letters, attempts = tmp_path / "a.log", tmp_path / "letters.jsonl", tmp_path / "attempts"
     append(log, "good", "bad", "good too")
 
@@ -282,7 +284,7 @@ def test_a_line_of_a_rotated_file_is_given_again_and_set_aside_with_its_bytes(tm
     engine.close()
 
 
-def test_a_file_that_cannot_be_read_holds_up_no_other_and_is_read_when_it_can_be(
+def test_an_unreadable_file_blocks_no_other_and_is_read_once_it_is_readable(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tail = Tail(tmp_path / "*.log")
@@ -319,7 +321,7 @@ def test_a_link_to_the_file_in_use_is_the_file(tmp_path: Path) -> None:
     assert every.read() == ["late"]
 
 
-def test_a_pattern_that_names_rotated_files_too_reads_nothing_twice(tmp_path: Path) -> None:
+def test_a_pattern_that_also_matches_rotated_files_reads_nothing_twice(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     tail = Tail(tmp_path / "a.log*")
     seen: list[str] = []

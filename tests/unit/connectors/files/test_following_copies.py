@@ -30,7 +30,7 @@ def copied_with_its_date(log: Path) -> None:
 
 
 @pytest.mark.parametrize("rotated", [copied_and_emptied, renamed_and_packed, copied_with_its_date])
-def test_what_was_planned_before_a_rotation_is_read_from_the_copy(
+def test_lines_planned_before_a_rotation_are_read_from_the_copy(
     tmp_path: Path, rotated: Callable[[Path], None]
 ) -> None:
     log = tmp_path / "app.log"
@@ -60,7 +60,7 @@ def test_of_copies_that_differ_where_it_was_planned_none_is_read(tmp_path: Path)
 
 
 @pytest.mark.parametrize("content", ["x\nb\nc\n", "a\nbbb\n", "a\n"])
-def test_a_file_with_another_beginning_or_other_lines_is_no_copy(tmp_path: Path, content: str) -> None:
+def test_a_file_with_another_beginning_or_other_lines_is_not_a_copy(tmp_path: Path, content: str) -> None:
     log = tmp_path / "app.log"
     append(log, "a", "b", "c")
     tail = Tail(log)

@@ -62,7 +62,7 @@ def test_a_mark_is_read_without_a_line_though_its_file_has_one_by_then(tmp_path:
 
 
 @pytest.mark.parametrize("is_down", [True, False])
-def test_a_file_that_was_emptied_and_then_rotated_is_read_in_its_new_content(tmp_path: Path, is_down: bool) -> None:
+def test_a_file_truncated_and_then_rotated_is_read_with_its_new_content(tmp_path: Path, is_down: bool) -> None:
     log = tmp_path / "a.log"
     append(log, "one", "two")
     tail = Tail(log)
@@ -108,7 +108,7 @@ def test_without_times_of_creation_a_mark_is_dropped_once_its_file_has_lines(
     assert tail.read() == []
 
 
-def test_files_that_wait_for_their_turn_are_known_after_a_restart(tmp_path: Path) -> None:
+def test_files_waiting_for_their_turn_are_still_known_after_a_restart(tmp_path: Path) -> None:
     logs = [tmp_path / f"{number}.log" for number in range(40)]
     for log in logs:
         append(log, *[log.name] * 100)

@@ -42,7 +42,7 @@ def test_files_with_the_same_content_are_all_read(
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 @pytest.mark.parametrize("name", ["a.json", "b.json", "a.json.1"])
 @pytest.mark.parametrize("added", ["", "more\n"])
-def test_a_new_file_with_the_same_beginning_is_read_whole_after_a_restart(
+def test_a_new_file_with_the_same_beginning_is_read_completely_after_a_restart(
     tmp_path: Path, suffix: str, name: str, added: str
 ) -> None:
     folder, pack = tmp_path / "in", gzip.compress if suffix else bytes
@@ -59,7 +59,7 @@ def test_a_new_file_with_the_same_beginning_is_read_whole_after_a_restart(
         old = new
 
 
-def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
+def test_a_file_with_a_reused_inode_is_a_different_file(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     append(log, "first", *range(50))
     tail = Tail(log)
@@ -72,7 +72,7 @@ def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
         assert len(tail.read()) == 51 + 50 * again
 
 
-def test_a_file_is_known_in_any_folder_and_under_any_link(tmp_path: Path) -> None:
+def test_a_file_is_recognized_in_any_folder_and_under_any_link(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     log = tmp_path / "a" / "a.log"
@@ -106,7 +106,7 @@ def test_a_restart_goes_on_in_the_last_content_of_a_file_that_was_emptied(tmp_pa
 
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 1 << 30))
-def test_each_line_of_equal_files_comes_once_wherever_they_are_moved(
+def test_each_line_of_equal_files_is_read_once_wherever_the_files_are_moved(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     root, chance = tmp_path_factory.mktemp("equal"), random.Random(seed)
@@ -136,7 +136,7 @@ def test_each_line_of_equal_files_comes_once_wherever_they_are_moved(
     assert not tail.failed
 
 
-def test_a_file_that_was_moved_is_not_continued_by_its_copy_in_the_making(tmp_path: Path) -> None:
+def test_a_moved_file_is_not_continued_by_its_unfinished_copy(tmp_path: Path) -> None:
     log, packed = tmp_path / "a.log", tmp_path / "a.log.1.gz"
     append(log, *range(1000))
     tail = Tail(tmp_path / "a.log*")
@@ -151,7 +151,7 @@ def test_a_file_that_was_moved_is_not_continued_by_its_copy_in_the_making(tmp_pa
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".copy"])
-def test_a_copy_beside_a_file_that_stays_is_read_when_it_no_longer_changes(tmp_path: Path, suffix: str) -> None:
+def test_a_copy_beside_a_remaining_file_is_read_once_it_stops_changing(tmp_path: Path, suffix: str) -> None:
     log, copy = tmp_path / "a.log", tmp_path / f"a.log{suffix}"
     append(log, HEADER)
     tail = Tail(tmp_path)
@@ -190,7 +190,7 @@ def test_nothing_of_a_line_that_was_read_is_planned_when_its_file_is_gone(
     assert tail.plan(budget) == []
 
 
-def test_a_system_that_records_no_times_of_creation_knows_files_by_their_inodes(
+def test_a_system_without_file_creation_times_identifies_files_by_inode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (identity.PlainFile, unpacking.UnpackedFile):

@@ -31,7 +31,7 @@ def test_a_compressed_file_that_is_being_written_is_read_as_it_grows(tmp_path: P
     assert tail.failed == []
 
 
-def test_a_cut_file_counts_as_damaged_when_it_has_not_changed_for_a_minute_and_is_read_on_when_it_grows(
+def test_a_truncated_file_unchanged_for_a_minute_counts_as_damaged_and_is_resumed_when_it_grows(
     tmp_path: Path,
 ) -> None:
     path, data = tmp_path / "a.gz", packed_lines(0, 3000)
@@ -49,7 +49,7 @@ def test_a_cut_file_counts_as_damaged_when_it_has_not_changed_for_a_minute_and_i
     assert len(tail.failed) == 1
 
 
-def test_a_compressed_file_that_is_written_anew_is_read_again(tmp_path: Path) -> None:
+def test_a_rewritten_compressed_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "a.gz"
     tail = Tail(tmp_path)
     for first, last in [(0, 100), (0, 90), (500, 600), (0, 200), (0, 300)]:

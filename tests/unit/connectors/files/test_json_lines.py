@@ -27,7 +27,7 @@ def test_fields_are_taken_from_each_object_and_missing_ones_are_none(tmp_path: P
     ]  # fmt: skip
 
 
-def test_a_line_that_is_no_object_is_a_bad_record_with_its_place(tmp_path: Path) -> None:
+def test_a_line_that_is_not_an_object_is_a_bad_record_with_its_position(tmp_path: Path) -> None:
     spout, range_ = spout_and_range(tmp_path)
     bad = [record for record in spout.read(range_) if isinstance(record, BadRecord)]
     assert [record.position for record in bad] == [33, 37]

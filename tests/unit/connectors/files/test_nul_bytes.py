@@ -25,7 +25,7 @@ def write_behind_hole(path: Path, hole: int, text: bytes) -> None:
 
 
 @pytest.mark.parametrize("budget", [1 << 20, 100 << 20])
-def test_a_hole_before_a_line_costs_no_line_and_no_memory(tmp_path: Path, budget: int) -> None:
+def test_a_hole_before_a_line_loses_no_line_and_uses_no_memory(tmp_path: Path, budget: int) -> None:
     path = tmp_path / "a.log"
     write_behind_hole(path, 0, b"one\n")
     drain(TextSpout(path), budget, 2)  # imports what it needs

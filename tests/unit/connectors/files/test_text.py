@@ -111,7 +111,7 @@ texts = st.lists(
     block=st.sampled_from([1, 2, 7, 64, 1 << 20]),
     line_bytes_max=st.sampled_from([1, 5, 30, 1 << 20]),
 )
-def test_any_splitting_gives_each_line_once_in_order(
+def test_any_split_yields_each_line_once_in_order(
     tmp_path_factory: pytest.TempPathFactory,
     data: bytes,
     cuts: set[int],
@@ -185,7 +185,7 @@ def test_plans_cover_a_file_within_their_budget(
     assert drain(TextSpout(str(path)), budget, parallelism)[0] == naive(data)
 
 
-def test_a_large_file_is_split_over_all_tasks_and_small_ones_are_grouped(tmp_path: Path) -> None:
+def test_a_large_file_is_split_across_all_tasks_and_small_ones_are_grouped(tmp_path: Path) -> None:
     large, small = tmp_path / "a.txt", [tmp_path / f"b{n:03d}.txt" for n in range(200)]
     large.write_bytes(b"0123456789\n" * 100_000)
     for path in small:
@@ -217,7 +217,7 @@ def test_a_worker_unpacks_a_compressed_file_once(tmp_path: Path, monkeypatch: py
     assert unpacked == 2 * len(data), "once in the driver, once in the worker"
 
 
-def test_a_zstandard_file_is_read_over_all_its_frames(tmp_path: Path) -> None:
+def test_all_frames_of_a_zstandard_file_are_read(tmp_path: Path) -> None:
     zstandard = pytest.importorskip("zstandard")
     data = b"".join(b"line %d\n" % n for n in range(100_000))
     path = tmp_path / "a.zst"
@@ -237,7 +237,7 @@ def test_an_error_of_the_system_is_not_taken_for_damage(tmp_path: Path, monkeypa
         list(TextSpout(path).read_columns(Range(0, str(path), 0, 4)))
 
 
-def test_a_followed_file_gives_a_line_once_its_newline_is_there(tmp_path: Path) -> None:
+def test_a_followed_file_yields_a_line_once_it_has_its_newline(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     spout = TextSpout(path, follow=True)
     spout.open(context(2))
@@ -257,7 +257,7 @@ def test_a_followed_file_gives_a_line_once_its_newline_is_there(tmp_path: Path) 
 
 @settings(deadline=None, max_examples=60)
 @given(pieces=st.lists(texts, max_size=5), budget=st.integers(1, 60))
-def test_growth_between_plans_loses_and_repeats_nothing(
+def test_file_growth_between_plans_loses_and_repeats_nothing(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], budget: int
 ) -> None:
     path = tmp_path_factory.mktemp("grow") / "log.txt"
@@ -289,7 +289,7 @@ def test_files_are_read_side_by_side_with_the_same_share(tmp_path: Path) -> None
     assert all(100 <= size <= 106 for name, size in read.items() if name != "b")
 
 
-def test_in_order_a_file_begins_when_the_one_before_it_is_read(tmp_path: Path) -> None:
+def test_ordered_reading_starts_a_file_after_the_previous_one_is_read(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / name).write_bytes(b"x" * 100)
     a, b, c = (str(tmp_path / name) for name in "abc")
@@ -303,7 +303,7 @@ def test_in_order_a_file_begins_when_the_one_before_it_is_read(tmp_path: Path) -
         TextSpout(tmp_path, in_order=True, follow=True)
 
 
-def test_a_file_is_unread_until_it_is_planned_to_its_end_and_a_followed_one_has_more_while_lines_wait(
+def test_a_file_is_unread_until_planned_to_its_end_and_a_followed_one_while_lines_wait(
     tmp_path: Path,
 ) -> None:
     path, packed = tmp_path / "a.txt", tmp_path / "b.gz"
@@ -336,9 +336,7 @@ def test_new_files_are_looked_for_once_a_second(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["log.txt", "log.gz"])
-def test_a_file_that_vanished_fails_what_was_planned_of_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
+def test_a_deleted_file_fails_its_planned_records(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(gzip.compress(b"one\ntwo\n"))
     spout = TextSpout(path)
@@ -353,14 +351,14 @@ def test_a_file_that_vanished_fails_what_was_planned_of_it(
     spout.close()
 
 
-def test_a_path_that_names_nothing_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_path_that_does_not_exist_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "there.txt").touch()
     with pytest.raises(ConfigError, match=r"nowhere/\*\.txt"):
         TextSpout([tmp_path, f"{tmp_path}/nowhere/*.txt"]).open(context())
     TextSpout(f"{tmp_path}/nowhere/*.txt", follow=True).open(context())
 
 
-def test_a_directory_is_read_with_all_below_it_but_hidden_files(tmp_path: Path) -> None:
+def test_a_directory_is_read_recursively_except_for_hidden_files(tmp_path: Path) -> None:
     for name in ("a.txt", "sub/b.txt", ".hidden", "_SUCCESS", "sub/.c", "_tmp/d.txt", "empty.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("" if "empty" in name else "x\n")

@@ -54,7 +54,7 @@ def test_a_cut_file_gives_its_whole_lines_and_one_bad_record(tmp_path: Path, suf
 
 
 @every_format
-def test_a_wrong_checksum_at_the_end_is_one_bad_record_behind_all_lines(tmp_path: Path, suffix: str) -> None:
+def test_a_wrong_checksum_at_the_end_is_one_bad_record_after_all_lines(tmp_path: Path, suffix: str) -> None:
     packed = bytearray(PACKERS[suffix](DATA))
     packed[{".gz": -6, ".bz2": -4, ".xz": -8, ".zst": -2}[suffix]] ^= 0x55
     path = tmp_path / f"a{suffix}"
@@ -64,7 +64,9 @@ def test_a_wrong_checksum_at_the_end_is_one_bad_record_behind_all_lines(tmp_path
 
 @every_format
 @pytest.mark.parametrize("content", [b"", b"one\ntwo\n", DATA])
-def test_a_file_that_is_not_compressed_is_one_bad_record(tmp_path: Path, suffix: str, content: bytes) -> None:
+def test_an_uncompressed_file_with_a_compressed_suffix_is_one_bad_record(
+    tmp_path: Path, suffix: str, content: bytes
+) -> None:
     path = tmp_path / f"a{suffix}"
     path.write_bytes(content)
     assert lines_and_damage(path) == ([], 0)
@@ -72,7 +74,7 @@ def test_a_file_that_is_not_compressed_is_one_bad_record(tmp_path: Path, suffix:
 
 @every_format
 @pytest.mark.parametrize("between", [b"", bytes(12), bytes(20_000)])
-def test_members_are_read_one_behind_another_up_to_the_damaged_one(tmp_path: Path, suffix: str, between: bytes) -> None:
+def test_members_are_read_one_after_another_up_to_the_damaged_one(tmp_path: Path, suffix: str, between: bytes) -> None:
     pack, path = PACKERS[suffix], tmp_path / f"a{suffix}"
     path.write_bytes(between.join([pack(DATA[:1000]), pack(b""), pack(DATA[1000:])]))
     assert drain(TextSpout(path), 100_000, 2)[0] == naive(DATA)
@@ -150,7 +152,7 @@ def test_a_damaged_file_of_json_lines_is_one_dead_letter_and_no_number_is_cut(tm
     [gzip.compress(b"one\n") + b"\n", bz2.compress(b"") + b"\n", b"PK\x03\x04\n"],
     ids=["gzip", "bzip2", "zip"],
 )
-def test_a_compressed_file_under_another_name_is_read_as_it_is_with_a_warning(
+def test_a_compressed_file_under_another_name_is_read_as_is_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, follow: bool
 ) -> None:
     path = tmp_path / "a.log"
@@ -163,7 +165,7 @@ def test_a_compressed_file_under_another_name_is_read_as_it_is_with_a_warning(
 
 @every_format
 @pytest.mark.parametrize("behind", [b"\n", b"\0", bytes(100_000), b"\0\0garbage", b"x" * 100_000])
-def test_padding_behind_the_end_is_ignored(
+def test_padding_after_the_end_is_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, behind: bytes
 ) -> None:
     path = tmp_path / f"a{suffix}"

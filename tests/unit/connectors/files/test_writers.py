@@ -71,7 +71,7 @@ attempts = st.lists(
 @pytest.mark.parametrize(("write", "read", "suffix"), WRITERS)
 @settings(deadline=None, max_examples=25)
 @given(attempts=attempts)
-def test_the_last_attempt_of_a_micro_batch_and_task_is_what_stands(
+def test_last_attempt_of_a_micro_batch_and_task_replaces_earlier_ones(
     tmp_path_factory: pytest.TempPathFactory, write: Any, read: Any, suffix: str, attempts: list[Any]
 ) -> None:
     path = tmp_path_factory.mktemp("out")
@@ -84,7 +84,7 @@ def test_the_last_attempt_of_a_micro_batch_and_task_is_what_stands(
 
 
 @pytest.mark.parametrize(("write", "read", "suffix"), WRITERS)
-def test_unfinished_files_of_the_task_alone_are_removed(tmp_path: Path, write: Any, read: Any, suffix: str) -> None:
+def test_only_unfinished_files_of_the_task_are_removed(tmp_path: Path, write: Any, read: Any, suffix: str) -> None:
     mine = tmp_path / f".part-000003-sink-0.{suffix}.77-0a1b2c3d.tmp"
     others = [
         tmp_path / f".part-000003-{owner}.{suffix}.77-0a1b2c3d.tmp" for owner in ("sink-1", "a-sink-0", "sink-00")
@@ -97,7 +97,7 @@ def test_unfinished_files_of_the_task_alone_are_removed(tmp_path: Path, write: A
 
 
 @pytest.mark.parametrize("make", [JsonLinesBolt, ParquetBolt])
-def test_in_a_rehearsal_files_go_below_its_directory_and_the_real_ones_stay(tmp_path: Path, make: Any) -> None:
+def test_rehearsal_writes_files_below_its_directory_and_leaves_the_real_ones(tmp_path: Path, make: Any) -> None:
     write, suffix = (write_json, "jsonl") if make is JsonLinesBolt else (write_parquet, "parquet")
     real, rehearsal = tmp_path / "out", tmp_path / "rehearsal"
     write(real, 0, [{"n": 1}])
@@ -136,7 +136,7 @@ def test_a_full_disk_is_no_tuples_trouble(tmp_path: Path, monkeypatch: pytest.Mo
     assert sum(len(file.read_text().splitlines()) for file in (tmp_path / "out").iterdir()) == 5
 
 
-def test_rows_of_a_micro_batch_that_never_ended_are_not_written_with_the_next(tmp_path: Path) -> None:
+def test_rows_of_an_unfinished_micro_batch_are_not_written_with_the_next(tmp_path: Path) -> None:
     bolt, current = JsonLinesBolt(tmp_path), context(1)
     bolt.prepare(current)
     bolt.execute(tup(n=1), None)  # type: ignore[arg-type]
@@ -154,7 +154,7 @@ def test_json_holds_bytes_times_and_numpy_numbers(tmp_path: Path) -> None:
     ]
 
 
-def test_the_messages_of_kafka_and_rabbitmq_are_the_json_of_json_lines() -> None:
+def test_messages_of_kafka_and_rabbitmq_have_the_same_json_as_json_lines() -> None:
     value = {"day": dt.date(2024, 2, 29), "n": np.int64(7), "b": b"a", "at": np.datetime64("2024-02-29T12:00", "ns")}
     assert encoded(value) == b'{"day":"2024-02-29","n":7,"b":"YQ==","at":"2024-02-29T12:00:00"}'
     with pytest.raises(TypeError, match=r"^JSON cannot hold Decimal\('1'\) of type Decimal: emit a str, "):
@@ -213,7 +213,7 @@ def test_writers_keep_nothing_durable_and_are_never_fused(bolt: Any) -> None:
     assert not bolt.stateless
 
 
-def test_print_writes_one_line_a_tuple(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_writes_one_line_per_tuple(capsys: pytest.CaptureFixture[str]) -> None:
     bolt = PrintBolt()
     bolt.execute(tup(word="to\nbe", n=2), None)  # type: ignore[arg-type]
     bolt.flush()

@@ -29,7 +29,7 @@ def letter(name: str, value: bytes | None = b"be", *, reason: str = "ValueError:
     return DeadLetter(name, "t", "v", "lines", 0, (last,), **known)
 
 
-def test_a_letter_that_is_too_long_for_its_topic_is_written_shorter_and_holds_up_no_other(kafka):
+def test_a_letter_too_long_for_its_topic_is_shortened_and_blocks_no_other(kafka):
     kafka.create("short.dlq")
     sink = KafkaDeadLetters(kafka.brokers, "short.dlq", client={"message.max.bytes": 20_000})
     sink.open(SimpleNamespace())

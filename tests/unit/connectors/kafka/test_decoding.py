@@ -71,7 +71,7 @@ def spout(**options: Any) -> KafkaSpout:
     return KafkaSpout("localhost:9092", "orders", group="g", **options)
 
 
-def test_without_outputs_the_fields_are_those_of_storm():
+def test_default_fields_without_outputs_equal_those_of_storm():
     assert spout().outputs == ["topic", "partition", "offset", "key", "value"]
     assert shaped(spout(), [Message(b"x", 7, b"k"), Message(None, 8)]) == [
         (7, ["orders", 3, 7, b"k", b"x"]),
@@ -79,7 +79,7 @@ def test_without_outputs_the_fields_are_those_of_storm():
     ]
 
 
-def test_one_message_that_is_no_text_does_not_spoil_its_chunk():
+def test_one_message_that_is_not_text_does_not_fail_its_chunk():
     found = shaped(spout(value="text", outputs=["line"]), [Message(b"a", 1), Message(b"\xff", 2), Message(b"b", 4)])
     assert [found[0], found[2]] == [(1, ["a"]), (4, ["b"])]
     assert found[1].position == 2
@@ -184,7 +184,7 @@ FRAMED = b"\0\0\0\0\1\0abc"
         (200, []),
     ],
 )
-def test_a_registry_that_does_not_say_whether_it_has_the_schema_is_away(answering, decoding, status, body):
+def test_a_registry_that_does_not_say_whether_it_has_the_schema_is_unavailable(answering, decoding, status, body):
     url = answering(status, body)
     schemas = {"schema_registry": {"url": url, "max.retries": 0}, "protobuf_type": descriptor_pb2.FileDescriptorProto}
     with pytest.raises(SourceUnavailable, match="the schema registry is away"):

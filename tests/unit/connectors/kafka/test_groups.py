@@ -21,7 +21,7 @@ from tests.patience import PATIENCE_SECS
 pytestmark = pytest.mark.slow
 
 
-def test_a_new_checkpoint_begins_where_the_group_is_and_repeats_nothing(kafka, name):
+def test_a_new_checkpoint_starts_at_the_offsets_of_the_group_and_repeats_nothing(kafka, name):
     kafka.produce(name, [str(place) for place in range(50)], kafka_partition=1)
     run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
     kafka.produce(name, ["new"], kafka_partition=1)
@@ -43,7 +43,7 @@ class Hold(Bolt):
             collector.ack(tup)
 
 
-def test_what_is_finished_beyond_the_committed_offset_is_not_repeated_with_a_new_checkpoint(kafka, name):
+def test_messages_finished_beyond_the_committed_offset_are_not_repeated_with_a_new_checkpoint(kafka, name):
     kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
     engine = LocalEngine(topology(name, spout(kafka.brokers, name), Hold(name)))
     run(engine, lambda: len(SEEN[name]) == 10 and engine.coordinator.in_force is None)
@@ -56,7 +56,7 @@ def test_what_is_finished_beyond_the_committed_offset_is_not_repeated_with_a_new
     assert committed(kafka.brokers, name)[0][0] == 10
 
 
-def test_offsets_of_another_topology_are_refused_or_started_over_as_told(kafka, name):
+def test_offsets_of_another_topology_are_refused_or_started_over_as_configured(kafka, name):
     kafka.produce(name, [str(place) for place in range(5)], kafka_partition=0)
     run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
     other = name + "-other"
@@ -66,7 +66,7 @@ def test_offsets_of_another_topology_are_refused_or_started_over_as_told(kafka, 
     assert [row["line"] for row in SEEN[other]] == [*map(str, range(5))]
 
 
-def test_a_checkpoint_reads_what_it_has_not_read_though_another_one_has_finished_it(kafka, name):
+def test_a_checkpoint_reads_its_unread_data_although_another_checkpoint_has_finished_it(kafka, name):
     kafka.produce(name, map(str, range(3)), kafka_partition=0)
     engine = run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
     kafka.produce(name, map(str, range(3, 10)), kafka_partition=0)
@@ -83,7 +83,7 @@ def ignore(tup):
     return None
 
 
-def test_a_simulation_reads_a_group_and_moves_none_of_its_offsets(kafka, name, tmp_path):
+def test_a_simulation_reads_the_offsets_of_a_group_and_moves_none(kafka, name, tmp_path):
     kafka.produce(name, ["line"] * 8, kafka_partition=0)
     file = tmp_path / "offsets.json"
     for offsets in ("group", f"file:{file}"):
@@ -93,7 +93,7 @@ def test_a_simulation_reads_a_group_and_moves_none_of_its_offsets(kafka, name, t
     assert not file.exists()
 
 
-def test_a_group_that_forgets_an_idle_spouts_offsets_is_told_again(kafka, name, monkeypatch):
+def test_offsets_of_an_idle_spout_that_a_group_forgets_are_committed_again(kafka, name, monkeypatch):
     monkeypatch.setattr("sparkbolt.connectors.kafka.broker_watcher.TELL_AGAIN_SECS", 0.2)
     kafka.produce(name, ["a", "b"], kafka_partition=0)
     engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
@@ -103,7 +103,7 @@ def test_a_group_that_forgets_an_idle_spouts_offsets_is_told_again(kafka, name, 
     engine.coordinator.spouts["messages"].close()
 
 
-def test_finished_messages_that_are_not_stored_with_the_offset_are_told(kafka, name, caplog):
+def test_finished_messages_that_are_not_stored_with_the_offset_are_reported(kafka, name, caplog):
     kafka.produce(name, ["a"], kafka_partition=0)
     own = spout(kafka.brokers, name)
     own.open(context_of(lay_out(topology(name, own), 1), 1))
@@ -137,7 +137,7 @@ def test_latest_passes_over_what_was_there_and_a_later_start_does_not_take_it_an
     assert [row["line"] for row in SEEN[name]] == ["while nobody looked"]
 
 
-def test_a_thread_that_outlives_its_spout_tells_nothing_old(kafka, name, monkeypatch):
+def test_a_thread_that_outlives_its_spout_commits_no_old_offsets(kafka, name, monkeypatch):
     class Store:
         told: list[int] = []
 

@@ -83,7 +83,7 @@ def prepared() -> tuple[KafkaBolt, Heard]:
 
 
 @pytest.mark.parametrize("heard_in", ["flush", "produce", "poll"])
-def test_after_a_fatal_error_another_producer_takes_over(made, heard_in, monkeypatch):
+def test_another_producer_takes_over_after_a_fatal_error(made, heard_in, monkeypatch):
     bolt, heard = prepared()
     bolt.execute({"word": "before"}, heard)
     bolt.flush()

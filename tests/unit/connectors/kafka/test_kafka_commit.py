@@ -79,12 +79,12 @@ def meaning(code: int, *refused: int, secs: float = 1.0, fatal: bool = False) ->
         (meaning(KafkaError._INCONSISTENT, KafkaError._MSG_TIMED_OUT), Unavailable, "timed out"),
     ],
 )  # fmt: skip
-def test_an_error_of_the_client_waits_or_stops_the_topology(error: Exception, kind: type, words: str) -> None:
+def test_a_client_error_is_waited_for_or_stops_the_topology(error: Exception, kind: type, words: str) -> None:
     assert type(error) is kind
     assert words in str(error)
 
 
-def test_in_a_rehearsal_messages_are_recorded() -> None:
+def test_rehearsal_records_messages() -> None:
     builder = TopologyBuilder("words", Config(transactional=True))
     builder.set_spout("in", GeneratorSpout(list, outputs=["word"], count=0))
     builder.set_bolt("out", KafkaBolt("localhost:1", "words")).shuffle_grouping("in")
@@ -102,7 +102,9 @@ class Unended:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
-def test_a_lost_end_is_that_of_a_commit_that_has_returned_or_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_commit_result_is_unavailable_unless_the_commit_has_returned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     committer = KafkaCommitter(ClientSettings("localhost:1"), "c", "out", request_secs=1.0)
     monkeypatch.setattr(KafkaCommitter, "_is_unended", lambda self, topic: True)
     with pytest.raises(Unavailable, match="of which the brokers do not know the end"):

@@ -16,11 +16,11 @@ def driver_of(count: int) -> Driver:
     return driver
 
 
-def test_a_poll_costs_each_kafka_partition_the_same() -> None:
+def test_a_poll_has_the_same_cost_for_each_kafka_partition() -> None:
     assert_linear(lambda count: calls_of(driver_of(count).poll), 40)
 
 
-def test_a_start_costs_each_kafka_partition_the_same() -> None:
+def test_a_start_has_the_same_cost_for_each_kafka_partition() -> None:
     def start(count: int) -> int:
         driver = driver_of(count)
         driver.spout._positions.clear()

@@ -65,7 +65,7 @@ def test_the_bolt_writes_topic_key_value_and_headers_and_a_bad_tuple_fails_alone
     ]
 
 
-def test_a_message_that_the_broker_does_not_take_fails_its_tuple_alone(kafka, name):
+def test_a_message_that_the_broker_does_not_accept_fails_its_tuple_alone(kafka, name):
     kafka.produce(name, ["short", "long" * 1000, "last"], kafka_partition=0)
     builder = TopologyBuilder(name, Config(max_attempts=1))
     builder.set_spout("messages", spout(kafka.brokers, name, stop_at_end=True))

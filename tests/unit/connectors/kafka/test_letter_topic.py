@@ -29,7 +29,7 @@ class Refuse(Bolt):
         collector.fail(tup, "refused")
 
 
-def test_what_is_given_up_goes_to_a_topic_as_it_came_and_comes_back_by_replay(kafka, name, capsys):
+def test_given_up_message_goes_to_a_topic_unchanged_and_returns_by_replay(kafka, name, capsys):
     dlq = f"{name}.dlq"
     kafka.create(dlq)
     kafka.produce(name, ["good"], kafka_partition=1)
@@ -87,7 +87,7 @@ def test_a_letter_has_the_headers_of_kafka_streams_dead_letter_queue(kafka, name
             assert (told["exception"], told["stacktrace"]) == ("fail", "")
 
 
-def test_an_unreadable_message_is_a_dead_letter_as_it_came(kafka, name):
+def test_an_unreadable_message_is_a_dead_letter_in_its_original_form(kafka, name):
     kafka.create(f"{name}.dlq")
     kafka.produce(name, [b"{no json"], kafka_partition=0)
     own = spout(kafka.brokers, name, value="json", outputs=["v"], stop_at_end=True, dead_letters=f"{name}.dlq")
@@ -106,7 +106,7 @@ class Once(Spout):
             collector.emit([7, "odd"], message_id="job-7")
 
 
-def test_dead_letters_of_any_spout_go_to_a_topic(kafka, name, tmp_path, capsys):
+def test_dead_letters_of_any_spout_can_go_to_a_topic(kafka, name, tmp_path, capsys):
     kafka.create(f"{name}.dlq")
     (tmp_path / "lines.txt").write_text("good\npoison\n")
     builder = TopologyBuilder(name, Config(max_attempts=1))

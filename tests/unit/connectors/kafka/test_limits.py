@@ -78,7 +78,7 @@ def growing(kafka: MockKafka, name: str) -> None:
         kafka.produce(name, ["x" * size] * count, kafka_partition=0)
 
 
-def test_messages_that_grow_a_hundredfold_are_read_up_to_twice_max_bytes_and_the_rest_comes_later(kafka, name):
+def test_messages_growing_a_hundredfold_are_read_up_to_twice_max_bytes_and_the_rest_later(kafka, name):
     growing(kafka, name)
     own = spout(kafka.brokers, name, stop_at_end=True, max_bytes=MAX_BYTES)
     own.first_budget = 10_000
@@ -120,7 +120,7 @@ def test_no_more_than_max_records_per_sec_are_planned_and_a_second_s_worth_at_on
     assert taken == [100, 100, 150, 175, 275]
 
 
-def test_a_new_life_begins_small_again(kafka, name):
+def test_a_new_life_starts_with_small_micro_batches_again(kafka, name):
     kafka.produce(name, ["x" * SMALL] * 6000, kafka_partition=0)
     engine = weighed(name, spout(kafka.brokers, name, stop_at_end=True, max_bytes=MAX_BYTES))
     run(engine, lambda: len(SEEN[name]) > 1000)
@@ -164,7 +164,7 @@ def test_max_poll_records_limits_each_kafka_partition_in_a_micro_batch(kafka, na
     assert sizes(name) == [14, 14, 12]
 
 
-def test_without_ackers_nothing_is_left_for_later_since_nobody_would_ask_for_it(kafka, name):
+def test_ranges_are_read_whole_without_ackers_because_no_later_plan_would_read_the_rest(kafka, name):
     growing(kafka, name)
     own = spout(kafka.brokers, name, stop_at_end=True, max_bytes=MAX_BYTES)
     engine = weighed(name, own, acker_tasks=0)

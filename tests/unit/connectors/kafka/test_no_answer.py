@@ -66,13 +66,13 @@ def test_an_invalid_offset_is_no_answer(question):
         question(cluster(*[OFFSET_INVALID] * 3), PLACES)
 
 
-def test_a_start_by_time_is_at_the_end_only_if_the_brokers_say_that_all_records_are_older():
+def test_a_start_by_time_is_at_the_end_only_if_the_brokers_report_all_records_as_older():
     found = cluster(7, NONE_SO_LATE, OFFSET_INVALID).since(dict.fromkeys(PLACES, 90), 1000)
     assert found == {PLACES[0]: 7, PLACES[1]: 90}
 
 
 @pytest.mark.parametrize("between", [{}, {PLACES[0]: 3}, BrokersAwayError("no answer")])
-def test_a_topic_that_was_made_again_and_has_outgrown_the_old_one_is_not_read_before_its_id_is_told(between):
+def test_a_recreated_topic_that_has_outgrown_the_old_one_is_not_read_before_its_id_is_known(between):
     brokers = SimpleNamespace(topic_id="A", ends={PLACES[0]: 5})
 
     def ends(_: Any) -> Any:

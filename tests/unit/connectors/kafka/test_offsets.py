@@ -61,7 +61,7 @@ def test_every_store_keeps_the_id_of_the_topic(tmp_path):
     assert file.load([PLACE])[PLACE].topic_id == "Xk5q"
 
 
-def test_metadata_keeps_as_many_intervals_as_have_room_and_never_more_characters_than_a_broker_takes():
+def test_metadata_keeps_as_many_intervals_as_fit_the_character_limit_of_a_broker():
     stored = Stored(10**12, OURS, [(10**12 + 10 * step, 10**12 + 10 * step + 5) for step in range(1, 5000)])
     text = packed(stored)
     assert len(text) <= METADATA_CHARACTERS_MAX
@@ -81,7 +81,7 @@ def test_metadata_keeps_as_many_intervals_as_have_room_and_never_more_characters
         ("uncommitted-latest", "end", "stored"),
     ],
 )
-def test_where_to_begin_is_as_the_table_says(start, nothing, nobody):
+def test_start_offset_follows_the_table(start, nothing, nobody):
     assert where(start, None) == nothing
     assert where(start, Stored(40)) == nobody
     assert where(start, Stored(40, OURS)) == "stored"
@@ -93,12 +93,12 @@ def test_where_to_begin_is_as_the_table_says(start, nothing, nobody):
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest", "time", "given", "uncommitted-earliest", "uncommitted-latest"])
-def test_a_stored_offset_0_is_believed_as_any_other(start):
+def test_a_stored_offset_0_is_used_like_any_other(start):
     """The first PartitionManager took it for no offset, and began at the latest."""
     assert where(start, Stored(0, OURS)) == where(start, Stored(40, OURS)) == "stored"
 
 
-def test_a_file_of_offsets_is_replaced_whole_and_read_again(tmp_path):
+def test_an_offsets_file_is_replaced_atomically_and_read_again(tmp_path):
     path = tmp_path / "state" / "offsets.json"
     store = FileOffsets(path)
     store.open(None)

@@ -35,7 +35,7 @@ def test_a_budget_is_spread_evenly_and_what_a_short_log_leaves_goes_to_the_other
     assert ranges == [Range(0, "orders/0", 0, 10), Range(1, "orders/1", 0, 50), Range(0, "orders/2", 0, 50)]
 
 
-def test_a_budget_that_is_too_small_for_all_goes_round():
+def test_a_budget_too_small_for_all_rotates_between_them():
     planner, logs = OffsetPlanner(1), {place: PartitionLog(0, 100) for place in ORDERS}
     progress: dict[str, int] = {}
     for _ in range(4):
@@ -49,7 +49,7 @@ def test_nothing_is_read_of_a_kafka_partition_whose_first_position_is_not_known(
     assert plan(OffsetPlanner(1), {}, {ORDERS[0]: PartitionLog(0, 100)}) == ([], [])
 
 
-def test_what_an_earlier_run_has_finished_is_not_read_again():
+def test_messages_finished_by_an_earlier_run_are_not_read_again():
     ranges, _ = plan(
         OffsetPlanner(1),
         {},
@@ -72,7 +72,7 @@ def test_a_plan_that_would_lie_within_what_is_finished_begins_behind_it():
 
 
 @pytest.mark.parametrize(("out_of_range", "resumes"), [("earliest", 40), ("latest", 100), ("match", 40)])
-def test_retention_took_what_comes_next_and_the_gap_is_told_once_with_its_size(out_of_range, resumes):
+def test_gap_left_by_retention_at_the_next_offset_is_reported_once_with_its_size(out_of_range, resumes):
     planner, logs = OffsetPlanner(1, out_of_range), {ORDERS[0]: PartitionLog(40, 100)}
     ranges, (gap,) = plan(planner, {"orders/0": 10}, logs)
     assert gap.skipped == resumes - 10
@@ -92,7 +92,7 @@ def test_out_of_range_fail_plans_nothing_and_says_why():
 
 
 @pytest.mark.parametrize(("out_of_range", "start"), [("earliest", 0), ("latest", 5), ("match", 5)])
-def test_a_topic_made_again_goes_on_as_another_source_since_positions_only_rise(out_of_range, start):
+def test_a_recreated_topic_continues_as_another_source_since_positions_only_rise(out_of_range, start):
     planner, progress, logs = OffsetPlanner(1, out_of_range), {"orders/0": 500}, {ORDERS[0]: PartitionLog(0, 5)}
     assert plan(planner, progress, logs, now_s=0.0) == ([], [])
     _, (gap,) = plan(planner, progress, logs, now_s=BACKWARDS_SECS)
@@ -104,7 +104,7 @@ def test_a_topic_made_again_goes_on_as_another_source_since_positions_only_rise(
 
 
 @pytest.mark.parametrize(("out_of_range", "start", "skipped"), [("earliest", 10, 0), ("latest", 900, 890)])
-def test_a_topic_with_another_id_is_another_one_though_it_has_what_comes_next(out_of_range, start, skipped):
+def test_a_topic_with_another_id_is_a_different_topic_even_if_it_has_the_next_offset(out_of_range, start, skipped):
     planner, progress = OffsetPlanner(1, out_of_range), {"orders/0": 500, "orders/0#A": 1}
     logs = {ORDERS[0]: PartitionLog(10, 900)}
     ranges, gaps = plan(planner, progress, logs, ids=A)
@@ -144,7 +144,7 @@ def test_a_new_checkpoint_notices_a_topic_that_is_another_one_than_its_stored_of
         assert "its id was A and is B" in str(gap)
 
 
-def test_what_is_read_to_its_end_is_finished_unless_it_is_another_topic_that_is_there():
+def test_topic_read_to_its_end_is_finished_unless_another_topic_has_replaced_it():
     progress, place, ends = {"orders/0": 9, "orders/0#A": 1}, ORDERS[0], {ORDERS[0]: 9}
 
     def finished(ids, *, places=(place,), planner=None):

@@ -69,7 +69,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> tuple[PartitionReader, Consumer]:
     return PartitionReader(settings, "g", KafkaPartition("t", 0), read_committed=True, clock=clock), consumer
 
 
-def test_a_broker_that_says_again_and_again_that_an_offset_is_not_there_which_is_there_is_away(reader):
+def test_a_broker_that_keeps_denying_an_offset_that_exists_is_unavailable(reader):
     own, consumer = reader
     consumer.answer = lambda: [Message(-1, KafkaError(KafkaError._AUTO_OFFSET_RESET, "out of range"))]
     with pytest.raises(SourceUnavailable, match="t/0@10 to 20"):
@@ -77,7 +77,7 @@ def test_a_broker_that_says_again_and_again_that_an_offset_is_not_there_which_is
     assert AWAY_SECS <= consumer.clock.now <= AWAY_SECS + 2
 
 
-def test_offsets_are_not_gone_while_nobody_says_which_ones_exist(reader):
+def test_offsets_are_not_considered_lost_while_the_existing_range_is_unknown(reader):
     own, consumer = reader
     consumer.log = OFFSET_INVALID, OFFSET_INVALID
     consumer.answer = lambda: [Message(-1, KafkaError(KafkaError._AUTO_OFFSET_RESET, "out of range"))]
@@ -85,7 +85,7 @@ def test_offsets_are_not_gone_while_nobody_says_which_ones_exist(reader):
         list(own.chunks(10, 20))
 
 
-def test_whoever_takes_long_over_a_chunk_does_not_make_the_brokers_away(reader, monkeypatch):
+def test_slow_processing_of_a_chunk_does_not_make_the_brokers_unavailable(reader, monkeypatch):
     own, consumer = reader
     monkeypatch.setattr(reading, "CHUNK_MESSAGES", 3)
     answers = iter([[Message(at) for at in (0, 1, 2)], [], [Message(at) for at in (3, 4, 5)]])

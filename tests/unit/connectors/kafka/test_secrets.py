@@ -24,14 +24,14 @@ from tests.kafka import Keep, run_to_end, spout, topology
 pytestmark = pytest.mark.slow
 
 
-def test_brokers_that_do_not_answer_are_told_by_their_address_without_secrets(name):
+def test_error_for_unreachable_brokers_names_their_address_without_secrets(name):
     own = KafkaSpout("127.0.0.1:9", name, group=name, request_secs=0.3, client={"sasl.password": "x4!y"})
     with pytest.raises(BrokersAwayError, match=r"no answer from the Kafka brokers at 127\.0\.0\.1:9") as raised:
         LocalEngine(topology(name, own))
     assert "x4!y" not in str(raised.value)
 
 
-def test_secrets_are_in_no_drawing_story_letter_log_line_or_ledger(kafka, name, capsys, caplog):
+def test_secrets_are_in_no_drawing_story_dead_letter_log_line_or_ledger(kafka, name, capsys, caplog):
     secrets = {"sasl.username": "bob-x4!y", "sasl.password": "x4!y", "ssl.key.password": "x4!y"}
     kafka.create(f"{name}.dlq")
     kafka.produce(name, ["good", "poison"], kafka_partition=0)

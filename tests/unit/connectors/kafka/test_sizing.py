@@ -30,11 +30,11 @@ def known(max_bytes: int, **means: int) -> Sizes:
     return sizes
 
 
-def test_what_was_never_read_counts_as_large_so_reading_starts_small():
+def test_unread_source_counts_as_large_so_reading_starts_small():
     assert Sizes(64 * MIB).fit({"a": 100_000, "b": 100_000}) == {"a": 32, "b": 32}
 
 
-def test_an_estimate_rises_a_hundredfold_at_once_and_stays_there_while_the_read_is_among_the_last():
+def test_an_estimate_rises_a_hundredfold_at_once_and_stays_while_the_read_is_a_recent_one():
     sizes = known(MIB, a=100)
     sizes.learn("a", 50, 50 * 10_000)
     assert sizes.of("a") == 10_000
@@ -54,7 +54,7 @@ sources = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(1, 30
 
 
 @given(max_bytes=st.integers(1, 10_000), of=sources)
-def test_what_fits_is_within_the_bytes_unless_it_is_one_message(max_bytes, of):
+def test_planned_messages_are_within_max_bytes_unless_there_is_only_one(max_bytes, of):
     sizes = known(max_bytes, **{source: mean for source, (_, mean) in of.items()})
     wanted = {source: count for source, (count, _) in of.items()}
     found = sizes.fit(wanted)
@@ -149,7 +149,7 @@ def read_in_steps(log: list[Message], pieces: list[int], ends: list[int], enough
 )
 @example(sizes=[(1, 5), (1, 0), (1, 3)], gap=0, pieces=[3], cuts=set(), enough=5)
 @example(sizes=[(1, 5), (1, 5)], gap=2, pieces=[3], cuts=set(), enough=5)
-def test_where_a_range_is_cut_depends_on_its_messages_and_not_on_how_they_come(sizes, gap, pieces, cuts, enough):
+def test_cut_of_a_range_depends_on_its_messages_and_not_on_their_arrival(sizes, gap, pieces, cuts, enough):
     at, log = -1, []
     for step, size in sizes:
         at += step

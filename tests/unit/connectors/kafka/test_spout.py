@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 HOUR_MS = 3_600_000
 
 
-def test_each_message_is_read_once_and_the_group_is_told_all_of_it(kafka, name):
+def test_each_message_is_read_once_and_all_offsets_are_committed_to_the_group(kafka, name):
     for number in range(4):
         kafka.produce(name, [f"{number}-{place}" for place in range(300)], kafka_partition=number)
     built = topology(name, spout(kafka.brokers, name, stop_at_end=True))
@@ -39,7 +39,7 @@ def test_each_message_is_read_once_and_the_group_is_told_all_of_it(kafka, name):
     assert (metadata["topology"], metadata["version"]) == (name, built.version)
 
 
-def test_a_message_that_is_no_json_fails_alone_and_is_not_tried_again(kafka, name):
+def test_a_message_that_is_not_json_fails_alone_and_is_not_retried(kafka, name):
     kafka.produce(name, ['{"v":1}', "{nonsense", "[2]", '{"v":3,"w":4}', None, "null"], kafka_partition=0)
     own = spout(kafka.brokers, name, value="json", outputs=["v"], stop_at_end=True)
     engine = run_to_end(topology(name, own, max_attempts=5))
@@ -52,7 +52,7 @@ def test_a_message_that_is_no_json_fails_alone_and_is_not_tried_again(kafka, nam
     assert committed(kafka.brokers, name)[0][0] == 6
 
 
-def test_a_failed_message_is_read_again_and_never_stops_those_behind_it(kafka, name):
+def test_a_failed_message_is_read_again_and_never_blocks_later_messages(kafka, name):
     kafka.produce(name, [str(place) for place in range(100)], kafka_partition=0)
     policy = RetryPolicy(max_retries=2)
     own = spout(kafka.brokers, name, stop_at_end=True, retry=policy)
@@ -98,7 +98,7 @@ class Store(Keep):
         super().execute(tup, collector)
 
 
-def test_a_database_that_is_away_for_two_seconds_neither_sets_messages_aside_nor_moves_the_offsets(kafka, name):
+def test_a_database_unavailable_for_two_seconds_sets_no_message_aside_and_moves_no_offset(kafka, name):
     kafka.produce(name, [str(place) for place in range(1000)], kafka_partition=0)
     own = spout(kafka.brokers, name, stop_at_end=True, max_uncommitted=300)
     engine = LocalEngine(topology(name, own, Store(name)))
@@ -148,7 +148,7 @@ def test_the_traceparent_of_a_followed_message_reaches_its_story_and_survives_a_
     assert [story.trace_parent for story in again.traced] == [story.trace_parent for story in engine.ledger.traced]
 
 
-def test_a_message_fails_whole_when_one_of_its_tuples_fails(kafka, name):
+def test_a_message_fails_completely_when_one_of_its_tuples_fails(kafka, name):
     kafka.produce(name, ["to be or"], kafka_partition=0)
     own = spout(kafka.brokers, name, translate=several, outputs=["word", "headers"], stop_at_end=True)
     engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["word"] == "be"), max_attempts=2))
@@ -156,7 +156,7 @@ def test_a_message_fails_whole_when_one_of_its_tuples_fails(kafka, name):
     assert engine.ledger.metrics.of("messages").set_aside == 1
 
 
-def test_without_a_guarantee_nothing_is_tracked_and_nothing_read_again(kafka, name):
+def test_nothing_is_tracked_or_read_again_without_a_guarantee(kafka, name):
     kafka.produce(name, [str(place) for place in range(20)], kafka_partition=0)
     own = spout(kafka.brokers, name, guarantee="none", stop_at_end=True)
     engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["line"] == "7")))
@@ -178,7 +178,7 @@ def planned(engine: LocalEngine):
     return plans[-1]
 
 
-def test_at_most_once_repeats_nothing_when_the_driver_dies_whichever_checkpoint_comes_next(kafka, name):
+def test_at_most_once_repeats_nothing_when_the_driver_dies_whichever_checkpoint_is_next(kafka, name):
     kafka.produce(name, [str(place) for place in range(20)], kafka_partition=0)
     once = functools.partial(spout, kafka.brokers, name, guarantee="at-most-once", max_poll_records=8)
     bad = Keep(name, lambda tup: tup["line"] == "3")
@@ -204,7 +204,7 @@ def test_at_most_once_gives_back_what_was_told_and_not_read_when_it_is_stopped(k
     assert committed(kafka.brokers, name)[0][0] == 0
 
 
-def test_the_command_tells_the_lag_of_each_source(kafka, name, tmp_path, monkeypatch, capsys):
+def test_command_reports_the_lag_of_each_source(kafka, name, tmp_path, monkeypatch, capsys):
     kafka.produce(name, ["a", "b", "c"], kafka_partition=2)
     module = f"lag_{uuid.uuid4().hex[:8]}"
     (tmp_path / f"{module}.py").write_text(

@@ -36,7 +36,7 @@ def test_a_kafka_partition_without_a_leader_is_waited_for_before_the_end(kafka, 
     assert f"no broker answers for {name}/1" in caplog.text
 
 
-def test_a_topic_that_comes_while_the_topology_runs_is_found_by_the_pattern(kafka, name):
+def test_a_topic_created_while_the_topology_runs_is_found_by_the_pattern(kafka, name):
     kafka.produce(f"{name}.a", ["first"], kafka_partition=0)
     own = spout(kafka.brokers, name, topics=re.compile(rf"{name}\.[ab]"), start="latest")
     engine = LocalEngine(topology(name, own))
@@ -48,7 +48,7 @@ def test_a_topic_that_comes_while_the_topology_runs_is_found_by_the_pattern(kafk
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_topic_made_again_that_has_grown_is_read_from_its_start(kafka, name, stopped, monkeypatch, caplog):
+def test_a_recreated_topic_that_has_grown_is_read_from_its_start(kafka, name, stopped, monkeypatch, caplog):
     """The mock cluster knows no ids, so they are told here; a real broker tells its own in the tests of services."""
     ids = {name: "A"}
     monkeypatch.setattr(Cluster, "ask_ids", lambda *_: None)
@@ -74,7 +74,7 @@ def test_a_topic_made_again_that_has_grown_is_read_from_its_start(kafka, name, s
     assert committed(kafka.brokers, name)[0][0] == 11
 
 
-def test_a_named_topic_that_is_not_there_is_told_and_waited_for(kafka, name, caplog):
+def test_a_missing_named_topic_is_reported_and_waited_for(kafka, name, caplog):
     with caplog.at_level(logging.WARNING, "sparkbolt"):
         engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
     assert f"topic '{name}' does not exist" in caplog.text
@@ -83,7 +83,7 @@ def test_a_named_topic_that_is_not_there_is_told_and_waited_for(kafka, name, cap
     engine.close()
 
 
-def test_an_offset_for_a_kafka_partition_that_does_not_exist_is_told_once(kafka, name, caplog):
+def test_an_offset_for_a_missing_kafka_partition_is_reported_once(kafka, name, caplog):
     kafka.produce(name, ["a", "b"], kafka_partition=0)
     engine = LocalEngine(topology(name, spout(kafka.brokers, name, start={f"{name}/0": 1, f"{name}/9": 0})))
     run(engine, lambda: SEEN[name] != [])
@@ -92,7 +92,7 @@ def test_an_offset_for_a_kafka_partition_that_does_not_exist_is_told_once(kafka,
     assert caplog.text.count(f"start= names {name}/9, which the brokers do not have") == 1
 
 
-def test_brokers_that_are_away_when_a_spout_opens_are_told_once_by_who_opens_it(name, monkeypatch, caplog):
+def test_brokers_unavailable_when_a_spout_opens_are_reported_once_by_the_opener(name, monkeypatch, caplog):
     monkeypatch.setattr(watching, "OPEN_AGAIN_SECS", 0.2)
     built = topology(name, spout("127.0.0.1:9", name, request_secs=0.5))
     own = built.component("messages").component
@@ -102,7 +102,7 @@ def test_brokers_that_are_away_when_a_spout_opens_are_told_once_by_who_opens_it(
     assert [record.getMessage() for record in caplog.records] == []
 
 
-def test_a_topic_made_again_is_noticed_with_a_new_checkpoint_by_the_id_in_the_offsets(
+def test_a_recreated_topic_is_detected_with_a_new_checkpoint_by_the_id_in_the_offsets(
     kafka, name, monkeypatch, caplog, tmp_path
 ):
     ids = {name: "A"}

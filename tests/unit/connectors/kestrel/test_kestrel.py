@@ -71,7 +71,7 @@ def opened(kestrel: Kestrel) -> Iterator[Callable[..., Calls]]:
         each.spout.close()
 
 
-def test_an_item_is_forgotten_when_it_is_acked_and_comes_again_when_it_failed(
+def test_an_item_is_removed_when_it_is_acked_and_is_redelivered_when_it_fails(
     kestrel: Kestrel, opened: Callable[..., Calls]
 ) -> None:
     kestrel.put("lines", b"to", b"be", b"or")
@@ -101,9 +101,7 @@ def test_no_more_items_are_open_than_connections_and_max_spout_pending_allow(
     assert (len(few.emitted), len(fewer.emitted), kestrel.open_items) == (5, 2, 7)
 
 
-def test_an_item_that_cannot_be_decoded_is_given_up_and_holds_up_nobody(
-    kestrel: Kestrel, opened: Callable[..., Calls]
-) -> None:
+def test_an_undecodable_item_is_given_up_and_blocks_no_other(kestrel: Kestrel, opened: Callable[..., Calls]) -> None:
     kestrel.put("lines", b'{"n": 1}', b'{"n": ', b'{"n": 3}')
     calls = opened(value="json", outputs=["n"])
     calls.until_emitted(2)
@@ -113,7 +111,7 @@ def test_an_item_that_cannot_be_decoded_is_given_up_and_holds_up_nobody(
     assert kestrel.left("lines") == []
 
 
-def test_items_come_again_when_connections_are_cut(kestrel: Kestrel, opened: Callable[..., Calls]) -> None:
+def test_items_are_delivered_again_when_connections_are_cut(kestrel: Kestrel, opened: Callable[..., Calls]) -> None:
     kestrel.put("lines", *[b"%d" % number for number in range(10)])
     calls = opened()
     before = calls.until_emitted(10)
@@ -129,7 +127,7 @@ def test_items_come_again_when_connections_are_cut(kestrel: Kestrel, opened: Cal
     assert kestrel.left("lines") == []
 
 
-def test_a_server_that_is_away_holds_up_no_other(kestrel: Kestrel, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_server_blocks_no_other(kestrel: Kestrel, caplog: pytest.LogCaptureFixture) -> None:
     away = f"{HOST}:{free_port()}"
     calls = Calls(KestrelSpout([away, kestrel.address], "lines"))
     kestrel.put("lines", b"to", b"be")
@@ -150,7 +148,7 @@ def test_a_server_that_comes_back_is_asked_again(kestrel: Kestrel, opened: Calla
     assert sorted(calls.values) == ["be", "to", "to"]
 
 
-def test_an_old_connection_that_is_of_no_use_says_nothing_of_its_server(
+def test_a_failure_of_an_old_broken_connection_does_not_count_against_its_server(
     kestrel: Kestrel, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls = Calls(KestrelSpout(kestrel.address, "lines", backoff_max_secs=60.0))

@@ -34,7 +34,7 @@ class Asked:
         return {key: USERS[key] for key in keys if key in USERS}
 
 
-def test_an_answer_is_kept_for_its_time_and_that_there_is_none_for_another() -> None:
+def test_a_found_answer_and_a_missing_answer_are_cached_for_their_own_times() -> None:
     now, source = [0.0], Asked()
     lookup = Lookup(source, ttl_secs=60, missing_ttl_secs=5, clock=lambda: now[0])
     assert lookup.many([1, 9]) == {1: "ann"}
@@ -47,7 +47,7 @@ def test_an_answer_is_kept_for_its_time_and_that_there_is_none_for_another() -> 
     assert source.calls == [[1, 9], [9], [1]]
 
 
-def test_the_answer_that_was_used_longest_ago_goes_first() -> None:
+def test_least_recently_used_answer_is_removed_first() -> None:
     source = Asked()
     lookup = Lookup(source, size=2)
     for key in (1, 2, 1, 3, 1, 2):
@@ -61,7 +61,7 @@ def test_many_keys_are_fetched_in_batches() -> None:
     assert source.calls == [[3, 1], [2, 7]]
 
 
-def test_coroutines_that_ask_at_the_same_time_are_answered_together() -> None:
+def test_coroutines_that_ask_at_the_same_time_get_one_batched_answer() -> None:
     source = Asked()
     lookup = Lookup(source)
 
@@ -76,7 +76,7 @@ def test_coroutines_that_ask_at_the_same_time_are_answered_together() -> None:
     lookup.close()
 
 
-def test_an_error_is_raised_for_all_who_wait_and_is_not_kept() -> None:
+def test_an_error_is_raised_for_all_waiters_and_is_not_cached() -> None:
     errors: list[Exception] = [Unavailable("away")]
 
     def fetch(keys: list[Any]) -> dict[Any, Any]:
@@ -118,7 +118,7 @@ def test_a_key_that_the_database_does_not_take_fails_alone(users: str) -> None:
     assert lookup.asked == 2
 
 
-def test_a_database_that_is_away_is_unavailable(tmp_path: Path) -> None:
+def test_an_unreachable_database_raises_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="unable to open database file"):
         Lookup.sql(f"sqlite:///{tmp_path}/none/x.db", "users", "id").many([1])
     with pytest.raises(Unavailable, match="no such table"):
@@ -173,7 +173,7 @@ def test_a_web_service_is_asked_once_for_each_key(service: str) -> None:
         lookup.close()
 
 
-def test_a_web_service_that_is_away_is_unavailable_and_its_secrets_are_not_said() -> None:
+def test_an_unreachable_web_service_raises_unavailable_without_showing_its_secrets() -> None:
     lookup = Lookup.http("http://ann:secret@127.0.0.1:9/{key}?token=secret", timeout_secs=2)
     with pytest.raises(Unavailable, match=r"http://127.0.0.1:9 does not answer: NewConnectionError") as caught:
         lookup.many([1])
@@ -195,7 +195,7 @@ class Enrich(AsyncBolt):
         self.users.close()
 
 
-def test_a_bolt_enriches_its_tuples_and_waits_for_a_database_that_is_away(users: str, tmp_path: Path) -> None:
+def test_a_bolt_enriches_its_tuples_and_waits_for_an_unavailable_database(users: str, tmp_path: Path) -> None:
     builder = TopologyBuilder("enrich", Config(max_attempts=1))
     builder.set_spout("in", GeneratorSpout(list, outputs=["user"], count=0))
     builder.set_bolt("enrich", Enrich(Lookup.sql(users, "users", "id", "name"))).shuffle_grouping("in")

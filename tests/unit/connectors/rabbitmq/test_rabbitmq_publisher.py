@@ -71,7 +71,7 @@ def test_a_message_that_cannot_be_encoded_takes_no_confirm_from_another(bad):
     asyncio.run(story())
 
 
-def test_what_is_under_way_on_a_connection_that_is_given_up_goes_over_the_next_one_at_once():
+def test_messages_in_flight_on_an_abandoned_connection_are_sent_over_the_next_one_at_once():
     async def story() -> None:
         publisher, exhausted = connected()
         waiting = publish(publisher, "one")
@@ -94,7 +94,7 @@ def test_what_is_under_way_on_a_connection_that_is_given_up_goes_over_the_next_o
 
 
 @pytest.mark.parametrize("ends", ["channel", "connection"])
-def test_a_message_because_of_which_the_broker_closes_the_channel_is_refused_alone(ends):
+def test_a_message_that_makes_the_broker_close_the_channel_is_refused_alone(ends):
     async def story() -> None:
         publisher, channel = connected()
         tasks = {name: publish(publisher, name) for name in ("first", "bad", "last")}

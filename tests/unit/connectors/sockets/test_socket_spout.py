@@ -75,7 +75,7 @@ def test_lines_are_emitted_whole_and_the_last_one_when_the_server_closes(server:
     spout.close()
 
 
-def test_a_line_is_retried_up_to_max_retries_and_its_failure_ends_it(server: socket.socket) -> None:
+def test_a_line_is_retried_up_to_max_retries_and_its_final_failure_completes_it(server: socket.socket) -> None:
     spout, collector = opened(server, max_retries=2, reconnect=False), Collector()
     assert spout.retry is not None
     assert spout.retry.max_retries == 2
@@ -101,7 +101,7 @@ def test_nothing_is_read_while_too_many_lines_are_pending(server: socket.socket)
     spout.close()
 
 
-def test_a_closed_connection_is_made_again_after_a_pause(server: socket.socket, now: list[float]) -> None:
+def test_a_closed_connection_is_reopened_after_a_pause(server: socket.socket, now: list[float]) -> None:
     spout, collector = opened(server), Collector()
     connect(spout, server).close()
     call(spout, collector)
@@ -116,7 +116,7 @@ def test_a_closed_connection_is_made_again_after_a_pause(server: socket.socket, 
     spout.close()
 
 
-def test_a_refused_connection_is_tried_again_with_growing_pauses(now: list[float]) -> None:
+def test_a_refused_connection_is_retried_with_growing_pauses(now: list[float]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     spout = SocketSpout("127.0.0.1", port, backoff_max_secs=1.0)

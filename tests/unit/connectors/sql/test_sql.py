@@ -94,7 +94,7 @@ def test_a_micro_batch_that_runs_again_writes_nothing_twice(url: str) -> None:
     assert query(url, "SELECT count(*) FROM orders") == [(4,)]
 
 
-def test_a_repeat_with_other_tuples_writes_those_that_are_missing(url: str) -> None:
+def test_a_repeated_micro_batch_with_other_tuples_writes_the_missing_ones(url: str) -> None:
     """A bolt before this one may have failed for a tuple in one run and not in the other."""
     writer(url, ORDERS).write(4, numbered(1, 2))
     writer(url, ORDERS).write(4, numbered(2, 3))
@@ -102,7 +102,7 @@ def test_a_repeat_with_other_tuples_writes_those_that_are_missing(url: str) -> N
     assert query(url, "SELECT id FROM orders ORDER BY id") == [(1,), (2,), (3,)]
 
 
-def test_a_refused_row_is_tried_again_in_a_repeat(url: str) -> None:
+def test_a_refused_row_is_retried_in_a_repeated_micro_batch(url: str) -> None:
     query(url, "CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT CHECK (name <> 'n2'))")
     assert set(writer(url, ORDERS).write(4, numbered(1, 2, 3))) == {1}
     assert set(writer(url, ORDERS).write(4, numbered(1, 2, 3))) == {1}
@@ -125,14 +125,14 @@ def test_untracked_rows_of_a_repeat_count_as_written(url: str) -> None:
     assert query(url, "SELECT count(*) FROM orders") == [(2,)]
 
 
-def test_an_attempt_from_before_what_is_written_writes_nothing_and_says_what_to_do(url: str) -> None:
+def test_an_attempt_older_than_the_written_data_writes_nothing_and_says_what_to_do(url: str) -> None:
     writer(url, ORDERS).write(5, numbered(1))
     with pytest.raises(Unavailable, match=r"another driver goes on .* delete the rows of sparkbolt_commits"):
         writer(url, ORDERS).write(4, numbered(2))
     assert query(url, "SELECT id FROM orders") == [(1,)]
 
 
-def test_a_commit_whose_end_nobody_saw_is_looked_up_and_not_carried_out_twice(
+def test_a_commit_with_an_unknown_result_is_looked_up_and_not_repeated(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer(url, ORDERS).write(0, numbered(1))
@@ -158,7 +158,7 @@ def test_a_commit_whose_end_nobody_saw_is_looked_up_and_not_carried_out_twice(
     assert waits
 
 
-def test_a_database_that_is_away_is_waited_for_and_then_its_tuples_cost_no_attempt(tmp_path: Path) -> None:
+def test_an_unavailable_database_is_waited_for_and_costs_its_tuples_no_attempt(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/none/shop.db"
     now = [0.0]
 
@@ -217,13 +217,13 @@ def test_merge_combines_the_old_row_and_the_new_one(url: str) -> None:
     assert query(url, "SELECT born, total, low, high, mail FROM visits") == [("2026", 7, 2, 9, "ann@new")]
 
 
-def test_merge_counts_up_from_tuples_of_one_micro_batch_too(url: str) -> None:
+def test_merge_also_accumulates_tuples_of_one_micro_batch(url: str) -> None:
     table = TableSettings("counts", "merge", ("word",), (("n", "add"),), create=True)
     writer(url, table).write(0, rows(*((i, {"word": "be", "n": 1}) for i in range(1, 5001))))
     assert query(url, "SELECT * FROM counts") == [("be", 5000)]
 
 
-def test_a_value_that_the_driver_does_not_take_fails_its_row_alone(url: str) -> None:
+def test_a_value_that_the_driver_does_not_accept_fails_its_row_alone(url: str) -> None:
     query(url, "CREATE TABLE orders (id INTEGER)")
     refused = writer(url, ORDERS).write(0, rows((1, {"id": 1}), (2, {"id": 1 << 70}), (3, {"id": {"a": 1}})))
     assert list(refused) == [1, 2]
@@ -250,7 +250,7 @@ def test_a_table_that_is_missing_is_named_with_the_statement_that_makes_it(url: 
         own.write(4, numbered(1))
 
 
-def test_a_column_that_is_missing_is_named_and_found_once_it_is_there(url: str) -> None:
+def test_a_missing_column_is_named_and_is_found_once_it_exists(url: str) -> None:
     query(url, "CREATE TABLE orders (id INTEGER)")
     own = writer(url, TableSettings("orders"))
     with pytest.raises(Unavailable, match=r"no column 'name' .*ALTER TABLE orders ADD COLUMN name TEXT"):
@@ -272,7 +272,7 @@ def test_a_trigger_may_fill_a_column_and_a_row_for_which_it_does_not_fails_alone
     assert list(writer(url, ORDERS).write(1, numbered(2))) == [0], "a retry has no other rows beside it"
 
 
-def test_in_a_rehearsal_rows_are_recorded_and_nothing_is_connected(tmp_path: Path) -> None:
+def test_rehearsal_records_rows_and_connects_to_nothing(tmp_path: Path) -> None:
     builder = TopologyBuilder("shop")
     builder.set_spout("in", GeneratorSpout(list, outputs=["id"], count=0))
     builder.set_bolt("out", SqlBolt(f"sqlite:///{tmp_path}/none/shop.db", "orders")).shuffle_grouping("in")

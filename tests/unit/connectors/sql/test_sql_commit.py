@@ -67,7 +67,7 @@ def test_executors_write_nothing_and_a_row_that_would_be_refused_fails_alone(url
     assert query(url, "SELECT * FROM orders") == []
 
 
-def test_while_the_database_is_away_a_trial_costs_no_attempt(tmp_path: Path) -> None:
+def test_trial_costs_no_attempt_while_the_database_is_unavailable(tmp_path: Path) -> None:
     settled, rows = kept(SqlBolt(f"sqlite:///{tmp_path}/none/shop.db", "orders", wait_secs=0.01), tup(id=1))
     assert rows == []
     assert isinstance(settled.failed[0][1], Unavailable)
@@ -79,7 +79,7 @@ def test_a_value_that_cannot_be_pickled_fails_its_tuple_alone(url: str) -> None:
     assert "its row cannot be sent to the driver" in settled.failed[0][1]
 
 
-def test_a_txid_is_committed_once_by_whichever_life(url: str) -> None:
+def test_a_txid_is_committed_once_in_whichever_life(url: str) -> None:
     bolt = SqlBolt(url, "orders", create=True, chunk_rows=2)
     for _ in range(2):
         own = driver(bolt)
@@ -105,7 +105,7 @@ def test_upsert_and_merge_work_in_a_commit(url: str) -> None:
 
 
 @pytest.mark.parametrize("late", [(4, numbered(8, 9)), (5, numbered(8))])
-def test_what_another_driver_has_passed_is_not_written_and_said(url: str, late: tuple[int, Any]) -> None:
+def test_txid_already_passed_by_another_driver_is_not_written_and_reported(url: str, late: tuple[int, Any]) -> None:
     bolt = SqlBolt(url, "orders", create=True)
     driver(bolt).commit(5, numbered(1, 2))
     with pytest.raises(CheckpointError, match=r"txid 5 with 2 rows, .* delete the row of sparkbolt_commits"):
@@ -125,7 +125,7 @@ def test_a_row_that_is_refused_at_commit_is_named_and_nothing_is_written(url: st
     assert query(url, "SELECT count(*) FROM orders") == [(100,)], "someone has mended the table"
 
 
-def test_a_database_that_is_away_is_not_waited_for_by_the_commit_itself(tmp_path: Path) -> None:
+def test_a_commit_does_not_itself_wait_for_an_unavailable_database(tmp_path: Path) -> None:
     own = driver(SqlBolt(f"sqlite:///{tmp_path}/none/shop.db", "orders", create=True))
     with pytest.raises(Unavailable, match="is away: OperationalError: unable to open"):
         own.commit(0, numbered(1))
@@ -135,7 +135,7 @@ def test_a_database_that_is_away_is_not_waited_for_by_the_commit_itself(tmp_path
 
 
 @pytest.mark.parametrize("carried_out", [True, False])
-def test_a_commit_whose_end_nobody_saw_is_looked_up(
+def test_a_commit_with_an_unknown_result_is_looked_up(
     url: str, carried_out: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = driver(SqlBolt(url, "orders", create=True))

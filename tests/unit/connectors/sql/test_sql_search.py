@@ -38,7 +38,7 @@ def refused(
     return found
 
 
-def test_rows_are_at_fault_if_a_later_one_is_taken() -> None:
+def test_rows_are_at_fault_if_a_later_one_is_accepted() -> None:
     assert refused([range(100), range(100, 200)], lambda n: "XX000" if n in (0, 7, 99) else None) == [0, 7, 99]
     assert refused([range(4)], lambda n: "23505" if n > 1 else None) == [2, 3]
 
@@ -49,7 +49,7 @@ def test_a_database_that_fills_up_in_between_is_away() -> None:
 
 
 @pytest.mark.parametrize(("sample", "rows"), [(True, [98, 99]), (False, None), (None, None)])
-def test_rows_after_which_none_is_taken_are_at_fault_if_the_sample_is_taken(
+def test_rows_followed_by_no_accepted_row_are_at_fault_if_the_sample_is_accepted(
     sample: bool | None, rows: list[int] | None
 ) -> None:
     def search() -> list[int]:
@@ -62,7 +62,7 @@ def test_rows_after_which_none_is_taken_are_at_fault_if_the_sample_is_taken(
         search()
 
 
-def test_the_search_ends_when_nothing_is_taken_and_at_once_when_the_connection_is_lost() -> None:
+def test_search_ends_when_no_row_is_accepted_and_at_once_when_the_connection_is_lost() -> None:
     asked: list[int] = []
 
     def attempt(lost: bool) -> Callable[[Sequence[int]], Exception | None]:

@@ -86,7 +86,7 @@ def test_a_table_is_created_with_its_schema_and_partitions(tmp_path: Path) -> No
     assert DeltaTable(tmp_path / "t").metadata().partition_columns == ["day"]
 
 
-def test_what_follows_the_values_is_cast_to_the_table_or_says_what_to_do(tmp_path: Path) -> None:
+def test_inferred_columns_are_cast_to_the_table_or_the_error_says_what_to_do(tmp_path: Path) -> None:
     begun(tmp_path / "t").commit(0, rows({"n": 1.5, "name": "a"}))
     bolt = begun(tmp_path / "t")
     bolt.commit(1, rows({"n": 2}))
@@ -103,7 +103,7 @@ def test_what_follows_the_values_is_cast_to_the_table_or_says_what_to_do(tmp_pat
     assert DeltaTable(tmp_path / "t").schema().to_json().count('"name":"more"') == 1
 
 
-def test_a_txid_that_is_behind_the_table_writes_nothing_and_says_so(tmp_path: Path) -> None:
+def test_a_txid_behind_that_of_the_table_writes_nothing_and_reports_it(tmp_path: Path) -> None:
     begun(tmp_path / "t").commit(5, rows({"n": 1}))
     begun(tmp_path / "t").commit(5, rows({"n": 1}))
     with pytest.raises(CheckpointError, match=r"has txid 5, and this is txid 4"):
@@ -111,7 +111,7 @@ def test_a_txid_that_is_behind_the_table_writes_nothing_and_says_so(tmp_path: Pa
     assert read(tmp_path / "t") == [{"n": 1}]
 
 
-def test_storage_that_is_away_is_waited_for(tmp_path: Path) -> None:
+def test_unavailable_storage_is_waited_for(tmp_path: Path) -> None:
     options = {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
         "AWS_ALLOW_HTTP": "true",

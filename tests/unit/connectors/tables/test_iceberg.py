@@ -120,7 +120,7 @@ def test_a_table_is_created_with_its_schema_and_partitions(tmp_path: Path) -> No
         assert table.schema().find_field("id").required
 
 
-def test_a_catalog_that_is_away_is_waited_for(tmp_path: Path) -> None:
+def test_an_unavailable_catalog_is_waited_for(tmp_path: Path) -> None:
     bolt = begun(tmp_path)
     bolt.commit(1, rows({"n": 0}))
     with closing(sqlite3.connect(tmp_path / "catalog.db", timeout=0)) as other:

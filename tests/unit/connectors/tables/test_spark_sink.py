@@ -80,7 +80,7 @@ NOON = dt.datetime(2026, 1, 2, 12)
         ("int", None),
     ],
 )
-def test_a_value_that_fits_its_column_is_there(schema: str, value: Any) -> None:
+def test_a_value_that_fits_its_column_is_unchanged(schema: str, value: Any) -> None:
     assert fitted(schema, value) == value
 
 
@@ -103,12 +103,12 @@ def test_a_value_that_fits_its_column_is_there(schema: str, value: Any) -> None:
         ("int not null", None),
     ],
 )
-def test_a_value_that_does_not_fit_is_a_type_error_that_names_its_field(schema: str, value: Any) -> None:
+def test_a_value_of_the_wrong_type_is_a_type_error_that_names_its_field(schema: str, value: Any) -> None:
     with pytest.raises(TypeError, match="'x'"):
         fitted(schema, value)
 
 
-def test_fields_that_no_column_has_are_refused_and_missing_ones_are_null() -> None:
+def test_fields_without_a_column_are_refused_and_missing_fields_are_null() -> None:
     schema = TableSchema("a long, b string")
     assert schema.fit(pa.RecordBatch.from_pylist([{"a": 1}])).to_pylist() == [{"a": 1, "b": None}]
     with pytest.raises(TypeError, match="'c' is none of the columns"):
@@ -138,7 +138,7 @@ def test_an_integer_that_no_float_holds_does_not_become_one(first: float, last: 
         joined(sink.tables([*rows, *kept(sink, [{"n": last}])]), None)
 
 
-def test_what_another_task_has_kept_does_not_matter_and_an_aborted_run_neither() -> None:
+def test_neither_rows_of_another_task_nor_an_aborted_run_affect_a_sink() -> None:
     sink = SparkSink("a", print)
     sink.prepare(context())
     sink.execute(pa.RecordBatch.from_pylist([{"n": 1}]), None)  # type: ignore[arg-type]

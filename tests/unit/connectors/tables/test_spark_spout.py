@@ -45,7 +45,7 @@ def topology(spout: SparkSpout, **settings: Any) -> Any:
     return builder.build()
 
 
-def test_columns_are_asked_for_once_and_not_where_they_are_given(door: Door) -> None:
+def test_columns_are_queried_once_and_not_at_all_if_outputs_are_given(door: Door) -> None:
     built = topology(SparkSpout(lambda spark: "a frame"))
     assert built.components["rows"].stream("default").fields == ("n", "word")
     assert door.asked == 1
@@ -55,7 +55,7 @@ def test_columns_are_asked_for_once_and_not_where_they_are_given(door: Door) -> 
     assert door.asked == 1
 
 
-def test_its_tasks_run_in_the_first_level_with_what_is_fused_behind_it(door: Door) -> None:
+def test_tasks_of_a_spark_spout_run_in_the_first_level_with_the_bolts_fused_to_it(door: Door) -> None:
     lane = lay_out(topology(SparkSpout(lambda spark: "a frame")), 2)
     assert [(level.components, level.stateful) for level in lane.levels] == [(("rows",), True)]
     assert lane.fused_into == {"same": "rows"}

@@ -16,12 +16,12 @@ def of_kafka(value: bytes | None, fields: tuple[str, ...], values: tuple[Any, ..
     return letter(fields=fields, tuples=(values,), raw=RawMessage(value, key))
 
 
-def test_a_field_that_is_the_text_of_the_message_changes_it() -> None:
+def test_an_edit_of_the_field_that_holds_the_message_text_edits_the_message() -> None:
     found = edited(of_kafka(b"be", ("line", "offset"), ("be", 17)), {"line": "to be"})
     assert (found.raw.value, found.raw.key, found.tuples) == (b"to be", b"k", (("to be", 17),))
 
 
-def test_a_field_of_a_json_object_is_changed_in_it() -> None:
+def test_a_field_of_a_json_object_is_edited_within_the_object() -> None:
     found = edited(of_kafka(b'{"id": 7, "amount": "1O"}', ("id", "amount"), (7, "1O")), {"amount": 10})
     assert found.raw.value == b'{"id": 7, "amount": 10}'
     assert found.tuples == ((7, 10),)
@@ -42,6 +42,6 @@ def test_the_message_itself_may_be_replaced() -> None:
         (b"be", ("line",), ("be",), {"$value": 3}, r"\$value of a message must be text, got int"),
     ],
 )
-def test_an_edit_that_would_be_a_guess_is_refused(value: bytes, fields: Any, values: Any, edit: Any, text: str) -> None:
+def test_an_ambiguous_edit_is_refused(value: bytes, fields: Any, values: Any, edit: Any, text: str) -> None:
     with pytest.raises(WrongUseError, match=text):
         edited(of_kafka(value, fields, values), edit)

@@ -33,7 +33,7 @@ def described(brokers: str, **options: Any) -> Description:
     return Description.of(lay_out(builder.build(), 2), {})
 
 
-def test_a_poison_message_is_corrected_and_goes_back_to_where_it_came_from(kafka: Any, tmp_path: Path) -> None:
+def test_a_poison_message_is_corrected_and_returns_to_its_source(kafka: Any, tmp_path: Path) -> None:
     kafka.create("orders")
     (tmp_path / LETTERS_FOLDER).mkdir()
     poison = letter("a" * 32, b"1O")
@@ -70,7 +70,7 @@ def read(kafka: Any, topic: str) -> list[RawMessage]:
     return found
 
 
-def test_letters_in_a_topic_are_found_and_discarded_there(kafka: Any, tmp_path: Path) -> None:
+def test_dead_letters_in_a_topic_are_found_and_discarded_there(kafka: Any, tmp_path: Path) -> None:
     kafka.create("orders.dlq")
     sink = KafkaDeadLetters(kafka.brokers, "orders.dlq")
     sink.open(SimpleNamespace())  # type: ignore[arg-type]

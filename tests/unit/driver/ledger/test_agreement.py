@@ -72,13 +72,13 @@ def test_a_checkpoint_between_two_micro_batches_agrees() -> None:
     assert verdict.facts[0] == "Spark has logged the plans of micro-batches up to 2 and committed them up to 2"
 
 
-def test_one_that_begins_agrees() -> None:
+def test_new_checkpoint_is_consistent() -> None:
     verdict = agreement.examine(MemoryFiles())
     assert verdict.facts == ("Spark has logged no micro-batch yet",)
     assert (verdict.mistakes, verdict.last) == ((), -1)
 
 
-def test_a_plan_of_another_micro_batch_in_an_offset_is_put_aside_and_planned_anew() -> None:
+def test_a_plan_of_another_micro_batch_in_an_offset_is_discarded_and_planned_anew() -> None:
     """What a driver without a lock made of it that took committed micro-batches for its next one."""
     found = world(spout=Jobs())
     files = found.files_of_spark()
@@ -102,7 +102,7 @@ def test_a_plan_of_another_micro_batch_in_an_offset_is_put_aside_and_planned_ane
 
 
 @pytest.mark.parametrize("how", ["missing", "damaged", "of another plan"])
-def test_a_commit_without_its_entry_is_gone_back_over_where_sources_can_be_read_again(how: str) -> None:
+def test_a_commit_without_its_entry_is_rolled_back_when_sources_can_be_read_again(how: str) -> None:
     found = world()
     files = found.files_of_spark()
     entry = files.files.pop("ledger/2.entry")
@@ -122,7 +122,7 @@ def test_a_commit_without_its_entry_is_gone_back_over_where_sources_can_be_read_
     assert (after.mistakes, after.last) == ((), 1)
 
 
-def test_what_a_queue_was_told_to_be_done_is_never_gone_back_over() -> None:
+def test_checkpoint_never_goes_back_before_records_already_acked_to_a_queue() -> None:
     files = world(spout=Jobs()).files_of_spark()
     del files.files["ledger/2.entry"]
     verdict = agreement.examine(files)
@@ -131,7 +131,7 @@ def test_what_a_queue_was_told_to_be_done_is_never_gone_back_over() -> None:
     assert "held records of a Spout, whose queue then has forgotten them" in verdict.why_not
 
 
-def test_commits_that_were_lost_are_made_again_and_offsets_that_were_lost_are_not_made_up() -> None:
+def test_lost_commits_are_repeated_and_lost_offsets_are_not_invented() -> None:
     files = world(last=3).files_of_spark()
     del files.files["spark/commits/2"], files.files["spark/commits/3"]
     verdict = agreement.examine(files)
@@ -147,7 +147,7 @@ def test_commits_that_were_lost_are_made_again_and_offsets_that_were_lost_are_no
     assert verdict.why_not == "spark/offsets/2 is missing, behind which Spark would go on"
 
 
-def test_a_commit_that_is_not_whole_does_not_count() -> None:
+def test_an_incomplete_commit_does_not_count() -> None:
     files = world().files_of_spark()
     files.files["spark/commits/2"] = b""
     verdict = agreement.examine(files)
@@ -155,7 +155,7 @@ def test_a_commit_that_is_not_whole_does_not_count() -> None:
     assert (verdict.put_aside, verdict.last) == (("spark/commits/2", "ledger/2.entry"), 1)
 
 
-def test_a_state_that_is_not_there_is_named() -> None:
+def test_a_missing_state_is_named() -> None:
     files = world().files_of_spark()
     files.files["spark/commits/2"] = b'v1\n{"stateUniqueIds":{"0":[["id"]]}}'
     verdict = agreement.examine(files)
@@ -178,7 +178,7 @@ def on_disk(files: MemoryFiles, directory: Path) -> str:
     return str(directory)
 
 
-def test_lives_that_are_gone_are_named_and_the_next_has_a_later_number() -> None:
+def test_missing_lives_are_reported_and_the_next_life_has_a_later_number() -> None:
     found = world(spout=Jobs())
     files = found.files_of_spark()
     known = found.driver.ledger.life
@@ -197,7 +197,7 @@ def test_lives_that_are_gone_are_named_and_the_next_has_a_later_number() -> None
     assert not found.checkers.violations
 
 
-def test_the_command_makes_lives_and_the_id_of_sparks_query_anew(
+def test_command_recreates_lives_and_the_id_of_the_spark_query(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = world().files_of_spark()
@@ -216,7 +216,7 @@ def test_the_command_makes_lives_and_the_id_of_sparks_query_anew(
     assert main(["checkpoint", "verify", where]) == 0
 
 
-def test_a_topology_that_is_gone_cannot_be_had_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_topology_file_cannot_be_restored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = world().files_of_spark()
     without(files, "topology")
     where = on_disk(files, tmp_path)
@@ -254,7 +254,7 @@ def test_a_topology_that_is_damaged_is_named(
         agreement.topology_in(left, "checkpoint x")
 
 
-def test_a_topology_that_is_damaged_before_anything_was_committed_is_put_aside(
+def test_a_topology_file_damaged_before_any_commit_is_moved_aside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = world(last=-1).files_of_spark()
@@ -265,7 +265,7 @@ def test_a_topology_that_is_damaged_before_anything_was_committed_is_put_aside(
     assert not (tmp_path / "topology").exists()
 
 
-def test_metadata_that_is_damaged_before_anything_was_logged_is_named() -> None:
+def test_metadata_damaged_before_anything_is_logged_is_reported() -> None:
     files = MemoryFiles()
     files.files["spark/metadata"] = b""
     verdict = agreement.examine(files)
@@ -274,7 +274,7 @@ def test_metadata_that_is_damaged_before_anything_was_logged_is_named() -> None:
 
 
 @pytest.mark.parametrize("left", [b"", b"{", b'{"id"', b"[]", b'{"id": 3}', b"\0" * 45])
-def test_metadata_of_sparks_that_is_damaged_is_named_and_made_anew(
+def test_damaged_spark_metadata_is_reported_and_recreated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], left: bytes
 ) -> None:
     files = world().files_of_spark()
@@ -323,7 +323,7 @@ def test_a_micro_batch_that_spark_ran_for_its_own_sources_repeats_the_plan_befor
     assert verdict.last == 2, "and the next start runs it again"
 
 
-def test_rows_that_wait_for_their_commit_are_told_and_damaged_ones_found(tmp_path: Path, capsys: Any) -> None:
+def test_rows_waiting_for_their_commit_are_reported_and_damaged_ones_are_detected(tmp_path: Path, capsys: Any) -> None:
     found = world().files_of_spark()
     rows = commits(found, Outside(), "out")
     rows.stage(2, [kept("out", 0, 7)])
@@ -344,7 +344,7 @@ def test_rows_that_wait_for_their_commit_are_told_and_damaged_ones_found(tmp_pat
     assert Path(where, "commits/2.out").exists()
 
 
-def test_a_logged_offset_has_rows_where_a_source_of_spark_has_gone_on() -> None:
+def test_a_logged_offset_has_rows_when_a_spark_source_has_advanced() -> None:
     def logged(*ends: str) -> agreement.LoggedOffset:
         return agreement.logged_offset("\n".join(["v1", "{}", *ends, '{"micro_batch_id":1}']).encode())
 

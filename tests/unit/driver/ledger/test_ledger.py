@@ -332,7 +332,7 @@ def test_a_failed_record_is_retried_and_then_set_aside_with_its_story():
         ([], "timed out after 1.0 s; not acked; no task reported that it holds it"),
     ],
 )
-def test_a_tree_that_times_out_says_who_held_it(held, words):
+def test_a_tree_that_times_out_reports_its_holder(held, words):
     ledger = new_ledger()
     run(ledger, one_line(), inits=[(tree_key(1, 0), 9)], held=held)
     for _ in range(ROTATIONS):
@@ -351,7 +351,7 @@ def test_an_ack_after_the_timeout_changes_nothing_and_is_counted():
     assert ledger.metrics.of("lines").late == 1
 
 
-def test_a_tree_that_completes_before_its_timeout_is_promoted_is_acked():
+def test_a_tree_that_completes_before_its_timeout_is_promoted_counts_as_acked():
     ledger = new_ledger()
     run(ledger, one_line(), inits=[(tree_key(1, 0), 9)])
     for _ in range(ROTATIONS):
@@ -361,7 +361,7 @@ def test_a_tree_that_completes_before_its_timeout_is_promoted_is_acked():
     assert ledger.expiring() == ()
 
 
-def test_a_promotion_happens_once_and_only_of_what_is_staged():
+def test_a_promotion_happens_once_and_only_for_staged_results():
     ledger = new_ledger()
     with pytest.raises(InvariantError, match="staged is None"):
         ledger.promote(0)
@@ -378,7 +378,7 @@ def test_a_tree_that_the_plan_did_not_reserve_is_refused():
 
 
 @given(at=st.integers(0, 10**6), bit=st.integers(0, 7), kind=st.booleans())
-def test_damage_of_any_byte_is_noticed_and_named(at, bit, kind):
+def test_damage_to_any_byte_is_detected_and_reported(at, bit, kind):
     ledger = new_ledger()
     _, entry = run(ledger, one_line(), inits=[(tree_key(1, 0), 9)])
     damaged = bytearray(ledger.snapshot() if kind else entry)
@@ -408,7 +408,7 @@ def test_a_life_that_is_not_later_is_refused():
         ledger.begin_life(3)
 
 
-def test_a_reset_timeout_in_a_micro_batch_gives_a_tree_its_full_time_again():
+def test_a_timeout_reset_in_a_micro_batch_restarts_the_full_timeout_of_a_tree():
     ledger = new_ledger()
     run(ledger, one_line(), inits=[(tree_key(1, 0), 9)])
     for _ in range(ROTATIONS):

@@ -140,7 +140,7 @@ class World:
 
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 30))
-def test_the_log_knows_of_each_position_what_a_model_of_single_positions_knows(seed: int, steps: int) -> None:
+def test_log_agrees_with_a_model_of_single_positions_on_each_position(seed: int, steps: int) -> None:
     rng, world = random.Random(seed), World()
     before = 0
     for _ in range(steps):
@@ -183,7 +183,7 @@ def test_the_position_that_may_be_committed_is_the_first_that_is_not_finished() 
     assert world.advance() == 10
 
 
-def test_what_waits_holds_the_commit_and_nothing_else() -> None:
+def test_waiting_retry_holds_back_only_the_commit() -> None:
     world = log_of("..o.......")
     world.fail(2, due_ms=1000)
     world.advance()
@@ -194,7 +194,7 @@ def test_what_waits_holds_the_commit_and_nothing_else() -> None:
     assert [retry.position for retry in world.retries.due(9, 1000)] == [2]
 
 
-def test_retries_are_in_the_order_in_which_they_are_due() -> None:
+def test_retries_are_ordered_by_due_time() -> None:
     world = log_of("oooo......")
     for position, due_ms in ((0, 900), (1, 100), (2, 500), (3, 100)):
         world.fail(position, due_ms)
@@ -210,12 +210,12 @@ def test_a_retry_of_a_plan_that_was_dropped_still_waits() -> None:
 
 
 @pytest.mark.parametrize(("limit", "more"), [(8, False), (9, True), (None, True)])
-def test_no_new_range_begins_further_beyond_what_is_finished_than_the_limit(limit: int | None, more: bool) -> None:
+def test_no_new_range_begins_further_than_the_limit_beyond_the_finished_position(limit: int | None, more: bool) -> None:
     world = log_of("..o.......")  # 10 are planned, 2 are finished
     assert world.log.takes_more(limit) is more
 
 
-def test_a_source_that_is_away_is_asked_for_nothing_new_until_it_has_answered() -> None:
+def test_an_unavailable_source_is_asked_for_nothing_new_until_it_answers() -> None:
     world = log_of("o.........")
     world.fail(0, due_ms=100, end=10, away=True)
     world.advance()
@@ -228,14 +228,14 @@ def test_a_source_that_is_away_is_asked_for_nothing_new_until_it_has_answered() 
     assert (world.log.away, world.log.takes_more(None)) == (0, True)
 
 
-def test_a_source_that_begins_late_has_progressed_to_its_beginning() -> None:
+def test_a_source_that_starts_late_reports_progress_up_to_its_start() -> None:
     world = World()
     world.naive.begun = 1000
     world._admit(Entry(TASK, 0, SOURCE, 1000, 1010))
     assert world.advance() == 1010
 
 
-def test_a_view_looks_intervals_up_when_it_is_asked() -> None:
+def test_a_view_looks_up_intervals_on_demand() -> None:
     world = log_of(".o..o.....")
     view = world.log.view(world.trees)
     assert view.done(9) == [(2, 4), (5, 10)]

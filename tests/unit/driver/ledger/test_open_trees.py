@@ -130,7 +130,7 @@ def test_an_entry_dies_on_the_nth_rotation_after_its_put(buckets, turns):
     assert lives == [0] * (buckets - 1) + [1]
 
 
-def test_an_xor_does_not_prolong_a_life_and_a_touch_does():
+def test_a_touch_prolongs_the_life_of_an_entry_and_an_xor_does_not():
     trees = RotatingMap(2)
     trees.put(u64([1, 2]), u64([1, 1]), i32([0, 0]))
     trees.rotate()
@@ -139,7 +139,7 @@ def test_an_xor_does_not_prolong_a_life_and_a_touch_does():
     assert trees.rotate()[0].tolist() == [1]
 
 
-def test_a_million_open_trees_cost_at_most_28_bytes_each_while_they_come_and_go():
+def test_a_million_open_trees_cost_at_most_28_bytes_each_as_trees_are_added_and_removed():
     trees = RotatingMap(31)
     keys = np.arange(1_000_000, dtype=np.uint64)
     trees.put(keys, keys + np.uint64(1), np.zeros(len(keys), dtype=np.int32))
@@ -149,7 +149,7 @@ def test_a_million_open_trees_cost_at_most_28_bytes_each_while_they_come_and_go(
     assert trees.nbytes <= 28 * len(trees)
 
 
-def test_keys_that_do_not_rise_are_refused():
+def test_keys_that_are_not_ascending_are_refused():
     with pytest.raises(InvariantError, match="strictly rising"):
         RotatingMap(2).put(u64([2, 2]), u64([1, 1]), i32([0, 0]))
 

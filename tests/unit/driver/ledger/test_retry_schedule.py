@@ -29,7 +29,7 @@ def entry_of(retry: Retry) -> Entry:
 
 
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 40))
-def test_it_has_what_a_sorted_list_of_what_waits_has(seed: int, steps: int) -> None:
+def test_retry_schedule_equals_a_sorted_list_of_waiting_retries(seed: int, steps: int) -> None:
     rng = random.Random(seed)
     schedule = RetrySchedule()
     naive: dict[tuple[LogName, int], tuple[int, Retry]] = {}
@@ -52,7 +52,7 @@ def test_it_has_what_a_sorted_list_of_what_waits_has(seed: int, steps: int) -> N
         assert len(schedule) == len(naive)
 
 
-def test_an_entry_takes_only_what_it_reads_at_its_attempt() -> None:
+def test_an_entry_takes_only_the_retries_of_its_attempt_that_it_reads() -> None:
     log, schedule = LOGS[0], RetrySchedule()
     schedule.put(log, retry_of(log, 7, 0, letter="{}"))
     for letters, attempt in ((None, 2), (("{}",), 3)):
@@ -61,7 +61,7 @@ def test_an_entry_takes_only_what_it_reads_at_its_attempt() -> None:
     assert schedule.due(9) == []
 
 
-def test_a_room_limits_the_retries_of_a_component_and_no_dead_letters() -> None:
+def test_a_limit_for_a_component_applies_to_its_retries_and_not_to_dead_letters() -> None:
     schedule = RetrySchedule()
     for position, log in enumerate(2 * LOGS):
         schedule.put(log, retry_of(log, position, position))
@@ -86,7 +86,7 @@ def test_a_retry_is_not_due_before_the_next_probe_of_its_component_but_a_dead_le
     assert schedule.next_due_ms({"lines": 900}) == 300
 
 
-def test_what_waits_of_a_log_is_forgotten_with_it() -> None:
+def test_forgetting_a_log_removes_its_waiting_retries() -> None:
     schedule = RetrySchedule()
     for log in LOGS:
         schedule.put(log, retry_of(log, 1, 0))
@@ -95,7 +95,7 @@ def test_what_waits_of_a_log_is_forgotten_with_it() -> None:
     assert [one.source for one in schedule.due(9)] == ["a", "a"]
 
 
-def test_a_look_costs_what_it_finds() -> None:
+def test_the_cost_of_a_lookup_of_due_retries_depends_only_on_what_is_due() -> None:
     def look(count: int) -> int:
         schedule = RetrySchedule()
         for position in range(count):

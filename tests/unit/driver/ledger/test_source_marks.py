@@ -27,7 +27,7 @@ def owner(task: int) -> tuple[str, int]:
     return "lines", task - 1
 
 
-def test_a_plan_with_sources_is_the_same_after_it_was_written() -> None:
+def test_a_plan_with_sources_is_unchanged_after_a_round_trip() -> None:
     again = decode(MicroBatchPlan, json.loads(PLAN.dumps()))
     assert again == PLAN
     assert again.sources(owner) == [("lines", "a.txt"), ("lines", "b.txt")]

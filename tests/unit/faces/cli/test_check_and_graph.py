@@ -126,7 +126,7 @@ def test_check_says_why_a_bolt_keeps_state(component: Any, reason: str) -> None:
     assert state_reason(component) == reason
 
 
-def test_check_tells_levels_stages_and_fusion() -> None:
+def test_check_reports_levels_stages_and_fusion() -> None:
     examination = examine(words(), cores=2)
     assert [(stage.name, stage.components, stage.stateful) for stage in examination.stages] == [
         ("source", ("lines", "split", "late"), False),
@@ -174,7 +174,7 @@ def test_check_warns(declare: Any, warning: str) -> None:
     assert any(warning in found for found in warnings), warnings
 
 
-def test_check_warns_of_a_timeout_that_is_too_short_and_of_missing_ackers() -> None:
+def test_check_warns_about_a_too_short_timeout_and_missing_ackers() -> None:
     builder = TopologyBuilder("t", Config(acker_tasks=0, message_timeout_secs=1))
     builder.set_spout("lines", Lines())
     assert len(examine(builder.build(), cores=2).warnings) == 2
@@ -188,7 +188,7 @@ class Nowhere(Committer):
     def commit(self, txid: int, rows: Any) -> None: ...
 
 
-def test_check_tells_what_a_transactional_topology_promises_of_effects() -> None:
+def test_check_reports_what_a_transactional_topology_guarantees_about_effects() -> None:
     builder = TopologyBuilder("shop", Config(transactional=True))
     builder.set_spout("lines", Lines())
     builder.set_bolt("count", CountOnce()).shuffle_grouping("lines")
@@ -253,7 +253,7 @@ def rectangles(root: ET.Element, kind: str) -> list[tuple[float, float, float, f
 
 
 @given(topologies())
-def test_a_picture_is_well_formed_and_its_boxes_are_apart_and_inside_a_frame(topology: Topology) -> None:
+def test_a_picture_is_well_formed_and_its_boxes_do_not_overlap_and_stay_inside_the_frame(topology: Topology) -> None:
     text = svg_drawing(topology)
     assert text == svg_drawing(topology)
     root = ET.fromstring(text)
@@ -276,7 +276,7 @@ def test_a_picture_is_well_formed_and_its_boxes_are_apart_and_inside_a_frame(top
     assert len(set(places)) == len(places)
 
 
-def test_tasks_of_a_fused_bolt_that_get_nothing_are_told() -> None:
+def test_tasks_of_a_fused_bolt_that_receive_nothing_are_reported() -> None:
     @bolt(outputs=["line"])
     def slow(tup: Any) -> None: ...
 

@@ -58,7 +58,7 @@ class Late(WindowedBolt):
 
 
 @pytest.mark.parametrize(("late", "count"), [(0, "0"), (168_057, "168,057")])
-def test_late_tuples_are_in_the_last_table_and_in_the_summary_with_what_to_do(late: int, count: str) -> None:
+def test_last_table_and_summary_show_late_tuples_and_the_summary_says_what_to_do(late: int, count: str) -> None:
     builder = TopologyBuilder("late")
     builder.set_spout("lines", Lines())
     windowed = Late().with_tumbling_window(timedelta(minutes=10)).with_timestamp_field("line")
@@ -118,7 +118,7 @@ def drawn(display: LiveTable, console: Console) -> str:
     return captured.get()
 
 
-def test_what_has_nothing_to_do_for_a_while_waits_for_data() -> None:
+def test_idle_topology_is_shown_as_waiting_for_data() -> None:
     clock, console = Clock(), Console(file=io.StringIO(), width=120)
     display = LiveTable(console, clock)
     display.starting(build())
@@ -161,7 +161,7 @@ def test_a_bolt_that_is_out_has_a_line_while_it_is_out() -> None:
     live.close()
 
 
-def test_a_reader_that_has_gone_closes_the_display_and_raises_nothing() -> None:
+def test_a_reader_that_disconnects_closes_the_display_and_raises_nothing() -> None:
     class Gone(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError
@@ -221,7 +221,7 @@ def wide() -> Topology:
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-def test_at_no_width_a_number_or_a_header_is_cut(width: int) -> None:
+def test_no_number_or_header_is_truncated_at_any_width(width: int) -> None:
     lines = drawn_at(width, RUNS)
     assert max(map(len, lines)) <= width
     assert "\n".join(line.rstrip() for line in lines) + "\n" == (SNAPSHOTS / f"live_{width}.txt").read_text()

@@ -35,7 +35,9 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) 
     return out if code == 0 else err
 
 
-def test_list_shows_the_newest_with_who_and_why(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_the_newest_dead_letters_with_component_and_reason(
+    path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = printed(capsys, "list", f"file:{path}", "--last", "4").splitlines()
     assert lines[0] == "1970-01-01 00:00:01.500Z  aaaa1111  lines[0] a.txt@40, 2 attempts"
     assert lines[1] == "    exception in count[0]: ValueError: be"
@@ -45,7 +47,7 @@ def test_list_shows_the_newest_with_who_and_why(path: str, capsys: pytest.Captur
     assert lines[10].startswith("1 line(s) repeat the id of another letter")
 
 
-def test_list_tells_of_damage_and_of_spouts_that_are_not_there(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_reports_damage_and_unknown_spouts(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     append_lines(path, ["{"])
     assert "1 line(s) are not letters and were skipped: line 6" in printed(capsys, "list", path)
     assert main(["dlq", "list", path, "--json"]) == 0
@@ -63,7 +65,7 @@ def test_a_folder_that_is_no_checkpoint_is_not_one_without_letters(
     assert printed(capsys, "list", str(tmp_path)).startswith("0 dead letter(s)")
 
 
-def test_show_tells_all_attempts_and_the_traceback(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_all_attempts_and_the_traceback(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, "show", path, "aaaa1", "aaaa2", "cccc")
     assert "  tuple     default: {'line': 'be'}" in text
     assert "  attempt 1, root 33c3a78b9b45efb1: failed 1970-01-01 00:00:01.500Z\n    fail in count[0]: no" in text
@@ -74,7 +76,7 @@ def test_show_tells_all_attempts_and_the_traceback(path: str, capsys: pytest.Cap
     assert body["tuples"] == [[{"$bytes": "eA=="}]]
 
 
-def test_replay_appends_tuples_once_and_tells_what_it_cannot(
+def test_replay_appends_tuples_once_and_reports_those_it_cannot_replay(
     path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     into = tmp_path / "again.jsonl"
@@ -97,7 +99,7 @@ def test_replay_appends_tuples_once_and_tells_what_it_cannot(
     assert len(into.read_text().splitlines()) == 4
 
 
-def test_the_letters_of_a_checkpoint_are_read_and_replayed_by_its_directory(
+def test_dead_letters_of_a_checkpoint_are_read_and_replayed_by_its_directory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkpoint = tmp_path / "state"
@@ -119,7 +121,7 @@ def test_the_letters_of_a_checkpoint_are_read_and_replayed_by_its_directory(
     assert "there is no file or directory of dead letters" in printed(capsys, "list", f"{checkpoint}/gone", code=2)
 
 
-def test_replay_writes_nothing_to_where_the_letters_are(
+def test_replay_writes_nothing_to_the_location_of_the_dead_letters(
     path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = Path(path).read_bytes()
@@ -149,7 +151,7 @@ def test_replay_writes_nothing_to_where_the_letters_are(
     assert [one.name for one in folder.iterdir()] == ["000000003.jsonl"]
 
 
-def test_letters_that_were_discarded_are_marked_and_not_replayed(
+def test_discarded_dead_letters_are_marked_and_not_replayed(
     path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     LetterFile(path, {}).discard(["bbbb3333"])
@@ -161,7 +163,7 @@ def test_letters_that_were_discarded_are_marked_and_not_replayed(
     assert "1 were replayed or discarded before and were skipped" in out
 
 
-def test_what_a_terminal_would_obey_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_terminal_control_characters_are_shown_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "dead.jsonl")
     bad = letter("dddd1111", attempts=(attempt(1, cause="exception", reason="ValueError: \x1b[2J"),))
     append_lines(path, [bad.to_line()])
@@ -170,7 +172,7 @@ def test_what_a_terminal_would_obey_is_shown(tmp_path: Path, capsys: pytest.Capt
         assert ("\x1b" not in text, r"\x1b[2J" in text) == (True, True)
 
 
-def test_replay_and_show_tell_of_damaged_lines(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_and_show_report_damaged_lines(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damage = "2 line(s) are not letters and were skipped: line 1, line 3"
     good = [letter("eeee", position=80).to_line(), letter("ffff", position=90).to_line()]
     Path(path).write_text("\n".join(['{"id": 5}', good[0], good[1][:40], good[1]]) + "\n")

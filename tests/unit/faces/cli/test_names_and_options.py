@@ -53,7 +53,7 @@ def test_a_duration_is_seconds_minutes_or_hours() -> None:
 
 
 @pytest.mark.parametrize("attribute", ["topology", "builder", "build", "builder.build"])
-def test_a_topology_a_builder_and_a_function_name_a_topology(module: str, attribute: str) -> None:
+def test_a_topology_a_builder_or_a_function_can_be_loaded_as_a_topology(module: str, attribute: str) -> None:
     assert isinstance(load_topology(f"{module}:{attribute}"), Topology)
 
 
@@ -67,7 +67,7 @@ def test_a_topology_a_builder_and_a_function_name_a_topology(module: str, attrib
         ("starts_of_a_test:topology", 'put what starts it under `if __name__ == "__main__":`'),
     ],
 )
-def test_wrong_use_is_a_sentence_and_exit_code_2(
+def test_wrong_use_prints_a_sentence_and_exits_with_code_2(
     module: str, reference: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(WrongUseError) as raised:
@@ -93,7 +93,7 @@ def test_wrong_use_is_a_sentence_and_exit_code_2(
         ),
     ],
 )
-def test_a_module_that_raises_is_a_sentence_and_exit_code_1(
+def test_a_module_that_raises_on_import_is_reported_in_one_sentence_with_exit_code_1(
     module: str, reference: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(BrokenModuleError, match=said):
@@ -113,7 +113,7 @@ def test_mistakes_of_a_topology_are_listed_with_exit_code_1(module: str, capsys:
     "arguments",
     [[], ["fly"], ["run"], ["run", "a:b", "--for", "3x"], ["run", "a:b", "--for", "0s"], ["run", "a:b", "--conf", "x"]],
 )
-def test_wrong_arguments_are_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_exit_with_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert "usage: sparkbolt" in capsys.readouterr().err
 
@@ -133,7 +133,7 @@ def test_help_fits_80_columns(
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
 
 
-def test_version_and_help_are_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_and_help_exit_with_code_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("sparkbolt ")
     assert main(["--help"]) == 0

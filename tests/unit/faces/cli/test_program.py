@@ -128,7 +128,7 @@ def test_the_second_signal_leaves_trees_for_replay(monkeypatch: pytest.MonkeyPat
     assert "2 trees left for replay" in text
 
 
-def test_a_run_whose_reader_has_gone_stops_and_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_a_disconnected_reader_stops_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gone(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError
@@ -141,7 +141,7 @@ def test_a_run_whose_reader_has_gone_stops_and_has_failed(monkeypatch: pytest.Mo
         topology.run(display=PlainLines(Gone()))
 
 
-def test_a_micro_batch_that_does_not_end_is_broken_off_by_the_first_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_micro_batch_is_interrupted_by_the_first_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     fake: dict[str, Any] = {"signals": [signal.SIGINT], "drains": False, "runs": 1}
     outcome, text = outcome_of(monkeypatch, Limits(drain_secs=0.0), **fake)
     assert (outcome.kind, outcome.drained, outcome.broken_off, outcome.exit_code) == ("stopped", False, 1, 130)
@@ -149,7 +149,7 @@ def test_a_micro_batch_that_does_not_end_is_broken_off_by_the_first_signal(monke
     assert "2 trees and micro-batch 1, which was cancelled, left for replay (the next run with this check" in last
 
 
-def test_a_topology_that_was_killed_ends_by_itself_and_its_exit_code_says_what_is_left(
+def test_a_killed_topology_ends_by_itself_and_its_exit_code_shows_what_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fake: dict[str, Any] = {"signals": [], "finishes": False, "killed": "killed by alice"}
@@ -169,7 +169,7 @@ def test_a_topology_that_was_killed_ends_by_itself_and_its_exit_code_says_what_i
         ({"trouble": "its query failed", "waits_for": "Spark"}, "its query failed"),
     ],
 )
-def test_when_the_time_is_over_for_what_never_came_up_or_fails_just_now_that_is_a_failure(
+def test_time_limit_is_a_failure_if_the_topology_never_started_or_is_failing(
     monkeypatch: pytest.MonkeyPatch, fake: dict[str, Any], said: str
 ) -> None:
     outcome, text = outcome_of(monkeypatch, Limits(0.0), signals=[], finishes=False, **fake)
@@ -179,7 +179,7 @@ def test_when_the_time_is_over_for_what_never_came_up_or_fails_just_now_that_is_
     assert (outcome.kind, outcome.exit_code) == ("stopped", 0), "somebody has stopped it"
 
 
-def test_a_failure_is_told_and_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_reported_with_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome, text = outcome_of(monkeypatch, signals=[], failure="'split' raised")
     assert (outcome.kind, outcome.exit_code) == ("failed", 1)
     assert "'split' raised" in text
@@ -191,7 +191,9 @@ def test_a_run_that_ends_by_itself_is_finished(monkeypatch: pytest.MonkeyPatch) 
     assert "finished after" in text
 
 
-def test_a_run_that_sets_messages_aside_ends_with_code_3_and_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_sets_messages_aside_ends_with_exit_code_3_and_says_what_to_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     outcome, text = outcome_of(monkeypatch, signals=[], set_aside_here={"lines": 12})
     assert (outcome.kind, outcome.exit_code) == ("finished", 3)
     assert text.splitlines()[-1] == (
@@ -215,7 +217,7 @@ def test_a_run_that_sets_messages_aside_ends_with_code_3_and_says_what_to_type(m
         (print, "their dead letters went to FunctionSink"),
     ],
 )
-def test_where_set_aside_messages_are_depends_on_the_spout(way: Any, said: str) -> None:
+def test_location_of_set_aside_messages_depends_on_the_spout(way: Any, said: str) -> None:
     builder = TopologyBuilder("words")
     builder.set_spout("lines", Lines(), dead_letters=way)
     builder.set_bolt("split", Split()).shuffle_grouping("lines")
@@ -232,7 +234,7 @@ def test_two_signals_during_a_start_interrupt_it() -> None:
             signal.raise_signal(signal.SIGINT)
 
 
-def test_with_a_log_directory_what_is_logged_and_printed_is_in_files_and_shown_as_ever(
+def test_log_directory_receives_logged_and_printed_lines_and_they_are_still_shown(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topology = build()
@@ -257,7 +259,7 @@ def test_with_a_log_directory_what_is_logged_and_printed_is_in_files_and_shown_a
     ]
 
 
-def test_a_log_that_cannot_be_written_is_told_before_anything_starts(
+def test_an_unwritable_log_is_reported_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -265,7 +267,7 @@ def test_a_log_that_cannot_be_written_is_told_before_anything_starts(
     assert "name another directory with --log-dir" in capsys.readouterr().err
 
 
-def test_a_run_whose_time_is_over_before_anything_is_committed_says_to_give_it_longer(
+def test_a_run_that_times_out_before_anything_is_committed_advises_a_longer_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said = "no micro-batch was committed in that time: if there is data to read, use a longer time"
@@ -281,7 +283,7 @@ def test_a_run_whose_time_is_over_before_anything_is_committed_says_to_give_it_l
     assert "Spark has run no micro-batch since the start; use a longer time" in text.splitlines()[-1]
 
 
-def test_how_long_a_micro_batch_may_run_on_is_said_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_reports_how_long_a_micro_batch_may_still_run(monkeypatch: pytest.MonkeyPatch) -> None:
     topology = build()
     running = FakeRunning(topology, [signal.SIGINT], drains=False, runs=1)
     monkeypatch.setattr(Topology, "start", lambda self, **options: running)
@@ -299,7 +301,7 @@ def hung(secs: float, *, waited_for: bool = True) -> CallSight:
     return CallSight(Doing(3), secs, what="told of spout 'lines'", waited_for=waited_for)
 
 
-def test_when_the_time_is_over_while_a_call_in_the_driver_hangs_that_is_what_is_told(
+def test_time_limit_reports_the_hanging_call_in_the_driver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fake: dict[str, Any] = {

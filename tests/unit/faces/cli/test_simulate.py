@@ -87,12 +87,14 @@ def test_json_is_one_object_a_line(program: str, capsys: pytest.CaptureFixture[s
     assert summary["outcome"] == "failed"
 
 
-def test_a_component_that_is_not_deterministic_ends_it_with_1(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_nondeterministic_component_ends_the_command_with_exit_code_1(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["simulate", f"{program}:wild", "--seeds", "40", "--workers", "2"]) == 1
     assert "'middle' did something else the second time: it is not deterministic" in capsys.readouterr().out
 
 
-def test_one_seed_tells_what_happened(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_of_one_seed_reports_what_happened(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     history = "0:run:driver-dies:0,0:level:worker-dies:3"
     assert main(["simulate", f"{program}:tame", "--seed", "2", "--history", history]) == 0
     out = capsys.readouterr().out
@@ -120,7 +122,7 @@ def test_messages_may_come_from_a_file(program: str, capsys: pytest.CaptureFixtu
         (["--feed", "numbers=missing.jsonl"], "No such file"),
     ],
 )
-def test_wrong_use_ends_with_2(
+def test_wrong_use_exits_with_2(
     words: list[str], complaint: str, program: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["simulate", f"{program}:tame", *words]) == 2

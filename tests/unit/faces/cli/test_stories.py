@@ -69,7 +69,7 @@ def test_errors_lists_open_and_traced_trees_too(checkpoint: Path, capsys: pytest
     assert why == "    acked in micro-batch 2"
 
 
-def test_explain_tells_the_way_the_traceback_and_what_comes_then(
+def test_explain_shows_the_path_the_traceback_and_the_next_step(
     checkpoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [story] = open_ledger(str(checkpoint)).failed()
@@ -95,7 +95,7 @@ def test_explain_tells_the_way_the_traceback_and_what_comes_then(
         ("lines[0]:4", "open", "held by join[0] since micro-batch 4"),
     ],
 )
-def test_explain_says_what_can_be_known_of_any_tree(
+def test_explain_reports_what_is_known_about_any_tree(
     checkpoint: Path, capsys: pytest.CaptureFixture[str], name: str, state: str, why: str
 ) -> None:
     story = json.loads(printed(capsys, "explain", name, "--checkpoint", str(checkpoint), "--json"))
@@ -120,7 +120,7 @@ def test_a_record_names_all_its_attempts(tmp_path: Path, capsys: pytest.CaptureF
     )
 
 
-def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_is_not_a_checkpoint_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no directory" in printed(capsys, "errors", str(tmp_path / "none"), code=2)
     assert "has no file 'tasks'" in printed(capsys, "errors", str(tmp_path), code=1)
     assert not list(tmp_path.iterdir()), "looking makes no files"
@@ -152,7 +152,7 @@ def test_neither_spark_nor_java_is_started(checkpoint: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_of_a_source_the_end_of_its_path_is_enough_where_only_one_is_meant(
+def test_end_of_a_source_path_is_enough_if_it_is_unambiguous(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, text in (("a", "no JSON\nno more\n"), ("b", "no JSON\n")):

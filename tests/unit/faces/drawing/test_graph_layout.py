@@ -27,7 +27,7 @@ def laid_out(sizes: list[int], seed: int) -> Layout:
 
 
 @given(COLUMNS, st.integers(0, 9))
-def test_what_stands_in_a_column_does_not_overlap(sizes: list[int], seed: int) -> None:
+def test_boxes_in_a_column_do_not_overlap(sizes: list[int], seed: int) -> None:
     layout = laid_out(sizes, seed)
     assert len(layout.boxes) == sum(sizes)
     assert min(node.y for column in layout.nodes for node in column) == 20.0

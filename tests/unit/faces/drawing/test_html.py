@@ -122,9 +122,7 @@ def test_a_running_topology_is_shown_with_its_state_counts_and_latencies() -> No
         ({"trouble": "its query failed", "outages": ["count is out"]}, "running", ["its query failed", "count is out"]),
     ],
 )
-def test_the_state_is_a_word_and_what_is_not_well_is_said(
-    shown: dict[str, Any], state: str, sentences: Sequence[str]
-) -> None:
+def test_state_is_a_word_and_problems_are_reported(shown: dict[str, Any], state: str, sentences: Sequence[str]) -> None:
     text = running_html(Shown(built(), **shown))
     assert f"</b>: {state}, " in text
     assert all(f"<div>{sentence}</div>" in text for sentence in sentences)
@@ -140,6 +138,6 @@ def test_a_name_is_text_and_nothing_else(show: Callable[[Topology], str]) -> Non
 
 
 @given(st.text())
-def test_an_error_is_text_whatever_it_says(error: str) -> None:
+def test_an_error_is_shown_as_plain_text_whatever_it_contains(error: str) -> None:
     found = Elements(running_html(Shown(built(), failure=error)))
     assert {name for name, _ in found.found} <= {"div", "b", "table", "tr", "th", "td"}

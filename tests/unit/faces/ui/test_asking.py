@@ -42,14 +42,14 @@ async def all_of(*coroutines: Coroutine[Any, Any, Any]) -> list[Any]:
     return await asyncio.gather(*coroutines, return_exceptions=True)
 
 
-def test_twenty_who_ask_at_once_ask_the_topology_once(asking: Asking, operator: UiOperator) -> None:
+def test_twenty_simultaneous_requests_query_the_topology_once(asking: Asking, operator: UiOperator) -> None:
     found = run(all_of(*(asking.document("words") for _ in range(20))))
     assert [each["entry"]["name"] for each in found] == ["words"] * 20
     assert operator.calls.count(("document", operator.known[0]["id"])) == 1
     assert operator.calls.count(("topologies", "")) == 1
 
 
-def test_an_answer_serves_those_who_ask_within_a_second_and_not_later(
+def test_an_answer_is_shared_by_requests_within_a_second_and_not_later(
     asking: Asking, operator: UiOperator, clock: Clock
 ) -> None:
     run(asking.document("words"))
@@ -61,7 +61,7 @@ def test_an_answer_serves_those_who_ask_within_a_second_and_not_later(
     assert len([call for call in operator.calls if call[0] == "document"]) == 2
 
 
-def test_after_a_change_the_topology_is_asked_again(asking: Asking, operator: UiOperator) -> None:
+def test_the_topology_is_asked_again_after_a_change(asking: Asking, operator: UiOperator) -> None:
     run(asking.document("words"))
     answer = run(asking.change("words", "kill", wait_secs=3.0, by="ann"))
     run(asking.document("words"))
@@ -84,7 +84,7 @@ def test_a_name_that_two_runs_have_is_refused_with_their_ids(asking: Asking, ope
     assert run(asking.change(operator.known[-1]["id"], "kill", by="ann"))["done"]
 
 
-def test_a_topology_that_hangs_is_told_of_and_others_answer(
+def test_a_hanging_topology_is_reported_and_others_answer(
     asking: Asking, operator: UiOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ANSWER_SECS", 0.05)
@@ -108,7 +108,7 @@ def test_a_change_that_was_not_answered_is_not_told_as_undone(
     operator.gate.set()
 
 
-def test_a_topology_that_is_known_by_its_checkpoint_only_has_an_id_that_is_no_path(operator: UiOperator) -> None:
+def test_a_topology_known_only_by_its_checkpoint_has_an_id_that_is_not_a_path(operator: UiOperator) -> None:
     place = "/data/old words"
     shown = {**operator.known[0], "id": place, "name": "old"}
     original = operator.document
@@ -146,7 +146,7 @@ def test_a_checkpoint_that_cannot_be_read_hides_no_other(
 
 
 @pytest.mark.parametrize("name", ["nothing", "/etc", "../../etc/passwd", "file:///etc", "", "words/../words"])
-def test_only_what_is_listed_is_asked_for(asking: Asking, operator: UiOperator, name: str) -> None:
+def test_only_listed_items_are_requested(asking: Asking, operator: UiOperator, name: str) -> None:
     with pytest.raises(UnknownTopology, match="no topology"):
         run(asking.document(name))
     assert [call for call in operator.calls if call[0] != "topologies"] == []

@@ -39,17 +39,17 @@ def words(operator: UiOperator) -> Any:
     return copy.deepcopy(operator.documents[operator.known[0]["id"]])
 
 
-def test_it_begins_with_the_state_and_the_numbers_and_not_with_the_past(words: Any) -> None:
+def test_change_stream_starts_with_the_current_state_and_numbers_and_not_with_past_events(words: Any) -> None:
     assert [name for name, _, _ in parsed(Reader(None).events(words))] == ["state", "numbers"]
 
 
-def test_what_has_not_changed_is_not_told_again(words: Any) -> None:
+def test_unchanged_data_is_not_sent_again(words: Any) -> None:
     reader = Reader(None)
     reader.events(words)
     assert reader.events(copy.deepcopy(words)) == []
 
 
-def test_each_change_is_told_once(words: Any) -> None:
+def test_each_change_is_reported_once(words: Any) -> None:
     reader = Reader(None)
     reader.events(words)
     words["entry"]["state"] = "inactive"
@@ -64,7 +64,7 @@ def test_each_change_is_told_once(words: Any) -> None:
     assert reader.events(words) == []
 
 
-def test_a_reader_goes_on_where_it_was_interrupted_even_by_another_process(words: Any) -> None:
+def test_a_reader_resumes_where_it_was_interrupted_even_in_another_process(words: Any) -> None:
     last_id = parsed(Reader(None).events(words))[-1][2]
     words["events"] += [happened(NOW_MS + 1, "while it was away"), happened(NOW_MS + 2, "too")]
     again = parsed(Reader(Cursor.of_text(last_id)).events(words))
@@ -137,7 +137,7 @@ def test_twenty_readers_see_a_change_and_cost_as_much_as_one(
     until(lambda: not app.state.streams)
 
 
-def test_a_topology_that_does_not_answer_is_told_and_the_stream_goes_on(server: Serving, operator: UiOperator) -> None:
+def test_an_unresponsive_topology_is_reported_and_the_stream_continues(server: Serving, operator: UiOperator) -> None:
     stream = Stream(server)
     stream.read_until("event: numbers")
     operator.raises = OSError("the directory is away")
@@ -148,9 +148,7 @@ def test_a_topology_that_does_not_answer_is_told_and_the_stream_goes_on(server: 
     stream.close()
 
 
-def test_a_stream_ends_when_its_topology_has_ended_and_is_not_begun_again(
-    server: Serving, operator: UiOperator
-) -> None:
+def test_a_stream_ends_with_its_topology_and_is_not_restarted(server: Serving, operator: UiOperator) -> None:
     stream = Stream(server, "nightly")
     text = stream.read_to_end()
     assert '"state":"ended"' in text

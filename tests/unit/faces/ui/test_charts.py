@@ -36,7 +36,7 @@ def test_a_chart_of_nothing_says_so() -> None:
 
 
 @pytest.mark.parametrize(("peaks", "highest"), [(True, 999.0), (False, 499.5)])
-def test_a_long_series_is_thinned_out_and_keeps_its_peaks_where_it_is_told_to(peaks: bool, highest: float) -> None:
+def test_a_long_series_is_thinned_out_and_keeps_its_peaks_where_requested(peaks: bool, highest: float) -> None:
     html = drawn(chart([float(999 * (number % 2)) for number in range(4 * POINTS_MAX)], peaks=peaks))
     data = json.loads(unescape(re.search(r'data-chart="([^"]*)"', html)[1]))  # type: ignore[index]
     assert len(data["times"]) == POINTS_MAX

@@ -19,11 +19,11 @@ def description(client: TestClient) -> Any:
     return client.get("/api/v2/openapi.json").json()
 
 
-def test_it_is_valid(description: Any) -> None:
+def test_openapi_description_is_valid(description: Any) -> None:
     OpenAPIV31SpecValidator(description).validate()
 
 
-def test_it_describes_every_route_and_no_other(description: Any) -> None:
+def test_openapi_description_has_every_route_and_no_other(description: Any) -> None:
     routed = {
         (route.path, method.lower())
         for route in rest_routes()
@@ -56,7 +56,7 @@ ANSWERED = {
 
 
 @pytest.mark.parametrize("path", [path for path, asked in ANSWERED.items() if asked])
-def test_what_is_answered_is_what_is_described(client: TestClient, description: Any, path: str) -> None:
+def test_answers_match_their_openapi_description(client: TestClient, description: Any, path: str) -> None:
     operation = description["paths"][PREFIX + path]["get"]
     schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
     answer = client.get(f"{PREFIX}/{ANSWERED[path]}").json()
@@ -65,7 +65,9 @@ def test_what_is_answered_is_what_is_described(client: TestClient, description: 
     assert problems == []
 
 
-def test_a_change_over_http_needs_what_is_described(writer: TestClient, operator: UiOperator, description: Any) -> None:
+def test_a_change_over_http_needs_what_is_documented(
+    writer: TestClient, operator: UiOperator, description: Any
+) -> None:
     for path, item in description["paths"].items():
         body = item.get("post", {}).get("requestBody")
         if body and body["required"]:

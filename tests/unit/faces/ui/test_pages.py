@@ -95,7 +95,7 @@ def seen(operator: Any, path: str, status: int = 200) -> Page:
 
 
 @pytest.mark.parametrize("path", ["/", BASE])
-def test_a_home_that_cannot_be_read_is_said_on_every_page(path: str) -> None:
+def test_an_unreadable_home_is_reported_on_every_page(path: str) -> None:
     operator = Shop()
     operator.trouble = "the home /shared cannot be read: its content is gone"
     words = seen(operator, path).words
@@ -104,7 +104,7 @@ def test_a_home_that_cannot_be_read_is_said_on_every_page(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_is_whole_and_can_be_used_with_a_keyboard_and_a_screen_reader(path: str) -> None:
+def test_every_page_is_complete_and_usable_with_a_keyboard_and_a_screen_reader(path: str) -> None:
     page = seen(Shop(), path)
     assert page.wrong == []
     assert page.open == []
@@ -125,7 +125,7 @@ def test_every_page_is_whole_and_can_be_used_with_a_keyboard_and_a_screen_reader
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_no_page_has_scripts_or_styles_in_it_or_takes_anything_from_elsewhere(path: str) -> None:
+def test_no_page_has_inline_scripts_or_styles_or_loads_anything_from_elsewhere(path: str) -> None:
     page = seen(Shop(), path)
     for tag, attributes in page.elements:
         assert tag != "style"
@@ -136,7 +136,7 @@ def test_no_page_has_scripts_or_styles_in_it_or_takes_anything_from_elsewhere(pa
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if "login" not in path])
-def test_names_values_and_errors_do_not_become_part_of_a_page(path: str) -> None:
+def test_names_values_and_errors_are_escaped_in_pages(path: str) -> None:
     operator = Shop()
     document = operator.documents[ORDERS]
     _rename(document)
@@ -165,14 +165,14 @@ def _rename(document: TopologyDocument) -> None:
 
 @pytest.mark.parametrize("topology", [CLICKS, STOCK, NIGHTLY])
 @pytest.mark.parametrize("part", ["", "micro-batches", "errors", "trees", "dead-letters", "kafka", "settings", "log"])
-def test_pages_of_topologies_that_rest_died_or_ended_say_what_to_do(topology: str, part: str) -> None:
+def test_pages_of_inactive_dead_or_ended_topologies_say_what_to_do(topology: str, part: str) -> None:
     page = seen(Shop(), path_of(topology, part))
     assert page.wrong == []
     if part in ("micro-batches", "trees", "dead-letters", "log"):
         assert any("empty" in (attributes.get("class") or "") for attributes in page.all("p"))
 
 
-def test_a_topology_of_which_nothing_is_known_yet_is_shown() -> None:
+def test_a_topology_without_any_known_data_is_shown() -> None:
     operator = Shop()
     document = operator.documents[ORDERS]
     document.update(components=[], windows={}, errors=[], events=[], settings={})
@@ -187,13 +187,13 @@ def test_a_home_without_topologies_says_how_to_start_one() -> None:
     assert "sparkbolt run" in seen(operator, "/").words
 
 
-def test_a_topology_that_does_not_answer_says_that_its_numbers_are_old() -> None:
+def test_an_unresponsive_topology_is_shown_with_a_note_that_its_numbers_are_old() -> None:
     operator = Shop()
     operator.documents[ORDERS]["live"] = False
     assert "The topology did not answer" in seen(operator, BASE).words
 
 
-def test_what_is_not_there_is_told_with_what_to_do() -> None:
+def test_missing_page_is_reported_with_a_way_back() -> None:
     for path in ("/topologies/none", f"{BASE}/components/none", f"{BASE}/trees/none", f"{BASE}/dead-letters/none"):
         page = seen(Shop(), path, 404)
         assert "none" in page.words
@@ -204,7 +204,7 @@ def test_what_is_not_there_is_told_with_what_to_do() -> None:
     ("error", "status"),
     [(LateAnswerError("no answer within 5 s"), 503), (OSError("Stale file handle"), 503), (RuntimeError(NASTY), 500)],
 )
-def test_an_error_of_what_is_asked_becomes_a_page(
+def test_an_error_of_a_request_becomes_an_error_page(
     error: Exception, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = Shop()
@@ -228,7 +228,7 @@ def rows_of(page: Page) -> int:
     [(f"{BASE}/trees?state=failed", 50, "page=20"), (f"{BASE}/trees?state=open", 70, "page=20"),
      (f"{BASE}/dead-letters?show=all", 50, "page=20")],
 )  # fmt: skip
-def test_a_thousand_failures_come_in_pages(path: str, at_first: int, at_last: str) -> None:
+def test_a_thousand_failures_are_shown_in_pages(path: str, at_first: int, at_last: str) -> None:
     operator = Shop(trees=1000, letters=1000)
     page = seen(operator, path)
     assert 50 <= rows_of(page) <= at_first
@@ -247,7 +247,7 @@ def test_open_trees_are_grouped_by_who_holds_them() -> None:
     assert "No tree is open" in held.words
 
 
-def test_who_is_not_logged_in_sees_everything_but_no_forms_that_change() -> None:
+def test_anonymous_user_sees_everything_except_forms_that_change_something() -> None:
     client = client_of(Shop(), logged_in=False)
     for path in PAGES:
         page = Page(client.get(path).text)
@@ -318,7 +318,7 @@ def test_an_action_is_done_once_it_was_confirmed(action: str, form: dict[str, st
     assert "done" in page.words
 
 
-def test_a_refusal_is_shown_with_its_sentence() -> None:
+def test_a_refusal_is_shown_with_its_explanation() -> None:
     operator = Shop()
     operator.refusal = f"the parallelism of a bolt that keeps state cannot be changed {NASTY}"
     page = acted(operator, f"{BASE}/do/rebalance", {"executors-of": "revenue", "executors": "8"})
@@ -326,7 +326,7 @@ def test_a_refusal_is_shown_with_its_sentence() -> None:
     assert operator.refusal in page.words
 
 
-def test_an_edited_letter_is_given_again_with_what_was_changed_only() -> None:
+def test_an_edited_letter_is_replayed_with_only_the_edits_changed() -> None:
     operator = Shop()
     form = {f"letter-{LETTER}": "on", "field-0": '"c-1"', "field-1": '"k-7"', "field-2": "1"}
     acted(operator, f"{BASE}/do/replay", form)
@@ -341,7 +341,7 @@ def test_a_letter_that_was_not_edited_is_given_again_as_it_is() -> None:
     assert operator.asked == [("replay", ORDERS, {"ids": [LETTER], "values": None, "target": None})]
 
 
-def test_a_message_that_could_not_be_read_is_edited_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_message_is_edited_in_its_original_form(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = Shop()
     broken = {**shop.letter(1), "tuples": [], "fields": []}
     broken["raw"] = {**broken["raw"], "value": {"$bytes": "eyJzdW0iOg=="}}
@@ -355,7 +355,7 @@ def test_a_message_that_could_not_be_read_is_edited_as_it_came(monkeypatch: pyte
     assert operator.asked == [("replay", ORDERS, {"ids": [LETTER], "values": None, "target": None})]
 
 
-def test_a_topology_that_is_known_by_its_checkpoint_only_has_pages() -> None:
+def test_a_topology_known_only_by_its_checkpoint_has_pages() -> None:
     operator = Shop()
     one = shop.entry(NIGHTLY, "ended", id="/data/old words", why="it is known by its checkpoint only")
     operator.known.append(one)
@@ -378,15 +378,13 @@ def test_a_topology_that_is_known_by_its_checkpoint_only_has_pages() -> None:
         ("kill", {"wait_secs": "soon"}),
     ],
 )
-def test_a_form_that_says_too_little_changes_nothing_and_says_what_is_expected(
-    action: str, form: dict[str, str]
-) -> None:
+def test_an_incomplete_form_changes_nothing_and_says_what_is_expected(action: str, form: dict[str, str]) -> None:
     operator = Shop()
     assert "refused" in acted(operator, f"{BASE}/do/{action}", {**form, "confirmed": "yes"}).words
     assert operator.asked == []
 
 
-def test_nothing_is_changed_by_a_link_without_the_token_or_without_the_csrf_text() -> None:
+def test_link_without_the_token_or_the_csrf_text_changes_nothing() -> None:
     operator = Shop()
     stranger, friend = client_of(operator, logged_in=False), client_of(operator)
     assert stranger.post(f"{BASE}/do/kill", data={"confirmed": "yes"}).status_code == 401

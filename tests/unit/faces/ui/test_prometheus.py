@@ -90,7 +90,7 @@ def test_every_number_has_its_name_unit_and_labels(
     assert value(client, name, **labels) == pytest.approx(expected)
 
 
-def test_what_a_topology_is_stands_in_labels_of_one_metric(client: TestClient, operator: UiOperator) -> None:
+def test_labels_of_one_metric_describe_a_topology(client: TestClient, operator: UiOperator) -> None:
     id_ = operator.known[0]["id"]
     assert value(client, "sparkbolt_topology_info", id=id_, host="bolt-1", user="ann", version="0.1.0") == 1
 
@@ -106,7 +106,7 @@ def test_names_follow_the_conventions(client: TestClient) -> None:
             assert name.endswith("_seconds")
 
 
-def test_a_dead_topology_is_told_as_down_and_one_that_ended_is_gone(client: TestClient) -> None:
+def test_a_dead_topology_is_reported_as_down_and_an_ended_one_is_removed(client: TestClient) -> None:
     found = samples(client)
     topologies = {dict(labels)["topology"] for _, labels in found}
     assert found["sparkbolt_topology_up", frozenset({("topology", "orders")})] == 0
@@ -122,7 +122,7 @@ def test_the_slowest_tree_is_named_by_its_bucket(client: TestClient) -> None:
     assert sample.exemplar.value == 31.0045
 
 
-def test_a_histogram_has_the_same_bounds_whatever_the_document_has() -> None:
+def test_a_histogram_has_the_same_bounds_for_every_document() -> None:
     few, many = buckets([[4.0, 2]]), buckets([[float(ms), 1] for ms in range(1, 2000)])
     assert [each[0] for each in few] == [each[0] for each in many]
     assert len(few) == len(BUCKETS_SECS) + 1
@@ -131,7 +131,7 @@ def test_a_histogram_has_the_same_bounds_whatever_the_document_has() -> None:
     assert counts == sorted(counts)
 
 
-def test_a_topology_that_hangs_does_not_keep_others_from_the_scrape(
+def test_a_hanging_topology_does_not_block_the_scrape_of_others(
     client: TestClient, operator: UiOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operator_calls, "ANSWER_SECS", 0.2)

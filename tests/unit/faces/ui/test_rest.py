@@ -23,7 +23,7 @@ def get(client: TestClient, path: str, **parameters: Any) -> Any:
     return answer.json()
 
 
-def test_documents_are_answered_as_they_are(client: TestClient, operator: UiOperator) -> None:
+def test_documents_are_served_unchanged(client: TestClient, operator: UiOperator) -> None:
     assert get(client, WORDS) == operator.document("words")
     assert get(client, f"{WORDS}/series") == operator.series("words")
     assert get(client, f"{WORDS}/micro-batches", last=3)[0]["parts"][0] == ["plan", 0.0, 30.0]
@@ -57,7 +57,7 @@ def test_open_trees_are_listed_by_who_holds_them(client: TestClient) -> None:
     assert found["holders"][0]["oldest_ms"] == NOW_MS - 9_000
 
 
-def test_letters_are_listed_and_shown(client: TestClient) -> None:
+def test_dead_letters_are_listed_and_shown(client: TestClient) -> None:
     letters = get(client, f"{WORDS}/letters", replayed="0")
     assert [each["replayed"] for each in letters] == [False, False]
     assert letters[0]["values"] == {"value": SCRIPT}
@@ -68,7 +68,7 @@ def test_letters_are_listed_and_shown(client: TestClient) -> None:
     )
 
 
-def test_windowed_bolts_tell_their_watermarks(client: TestClient) -> None:
+def test_windowed_bolts_report_their_watermarks(client: TestClient) -> None:
     [bolt] = get(client, f"{WORDS}/windows")
     assert bolt == {
         "component": "count",
@@ -90,7 +90,7 @@ def test_windowed_bolts_tell_their_watermarks(client: TestClient) -> None:
         (f"log?search={'x' * 1001}", "to 1000 characters"),
     ],
 )
-def test_a_parameter_that_is_none_is_told_with_what_it_may_be(client: TestClient, path: str, what: str) -> None:
+def test_an_invalid_parameter_is_reported_with_the_allowed_values(client: TestClient, path: str, what: str) -> None:
     answer = client.get(f"{WORDS}/{path}")
     assert answer.status_code == 400
     assert answer.headers["content-type"] == "application/problem+json"
@@ -125,7 +125,7 @@ def test_a_parameter_that_is_none_is_told_with_what_it_may_be(client: TestClient
         ("letters/discard", {"ids": ["a"]}, ("discard", {"ids": ["a"]})),
     ],
 )
-def test_changes_reach_the_operator_with_what_was_said(
+def test_changes_reach_the_operator_with_their_arguments(
     writer: TestClient, operator: UiOperator, path: str, body: Any, asked: tuple[Any, ...]
 ) -> None:
     answer = writer.post(f"{WORDS}/{path}", json=body) if body is not None else writer.post(f"{WORDS}/{path}")
@@ -144,7 +144,7 @@ def test_changes_reach_the_operator_with_what_was_said(
         (Answer(done=False, refused=True, text="it does not run"), 409),
     ],
 )
-def test_the_status_tells_what_has_become_of_a_change(
+def test_status_code_shows_the_outcome_of_a_change(
     writer: TestClient, operator: UiOperator, answer: Answer, status: int
 ) -> None:
     operator.answers["restart"] = answer
@@ -152,7 +152,7 @@ def test_the_status_tells_what_has_become_of_a_change(
     assert (found.status_code, found.json()) == (status, answer)
 
 
-def test_the_types_of_stories_are_those_that_are_stored() -> None:
+def test_types_of_stories_equal_the_stored_types() -> None:
     story = Story(7, "lines", 0, TreeState.OPEN, hops=(Hop(7, 1, 2, 1, "split", 0),)).to_json()
     assert set(story) == set(required_fields(StoryDocument))
     assert set(story["hops"][0]) == set(required_fields(HopDocument))

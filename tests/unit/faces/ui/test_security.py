@@ -70,7 +70,7 @@ async def csrf_of(request: Request) -> PlainTextResponse:
     ["evil.example", "evil.example:8088", "localhost.evil.example", "127.0.0.1.nip.io:8088", "", "user@localhost"],
 )
 @pytest.mark.parametrize("path", PAGES)
-def test_a_name_that_another_site_has_led_here_is_refused(client: TestClient, host: str, path: str) -> None:
+def test_a_host_name_that_another_site_points_here_is_refused(client: TestClient, host: str, path: str) -> None:
     assert client.get(path, headers={"host": host}).status_code == 421
 
 
@@ -78,7 +78,7 @@ def test_a_name_that_another_site_has_led_here_is_refused(client: TestClient, ho
 
 
 @pytest.mark.parametrize("path", CHANGES)
-def test_nothing_is_changed_without_the_token(client: TestClient, operator: UiOperator, path: str) -> None:
+def test_missing_token_changes_nothing(client: TestClient, operator: UiOperator, path: str) -> None:
     answer = client.post(path, json={})
     assert answer.status_code == 401
     assert operator.asked == []
@@ -88,21 +88,21 @@ def test_nothing_is_changed_without_the_token(client: TestClient, operator: UiOp
     "given",
     ["Bearer wrong", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer ", f"Basic {TOKEN}", TOKEN, "Bearer \xff"],
 )
-def test_nothing_is_changed_with_another_token(client: TestClient, operator: UiOperator, given: str) -> None:
+def test_wrong_token_changes_nothing(client: TestClient, operator: UiOperator, given: str) -> None:
     answer = client.post(ACTIVATE, headers={"authorization": given.encode("latin-1")})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer")
     assert operator.asked == []
 
 
-def test_with_the_token_a_change_is_made_and_is_known_to_come_from_there(
+def test_request_with_the_token_makes_a_change_and_its_origin_is_recorded(
     writer: TestClient, operator: UiOperator
 ) -> None:
     assert writer.post(ACTIVATE).json()["done"]
     assert operator.asked == [("activate", operator.known[0]["id"], {}, "rest from testclient")]
 
 
-def test_no_answer_lets_another_site_read_it(client: TestClient) -> None:
+def test_no_response_allows_another_site_to_read_it(client: TestClient) -> None:
     answer = client.get("/api/v1/topology/summary", headers={"origin": "https://evil.example"})
     assert not [name for name in answer.headers if name.startswith("access-control-")]
     assert answer.headers["cross-origin-resource-policy"] == "same-origin"
@@ -180,7 +180,7 @@ def test_a_page_of_another_site_changes_nothing(
     assert operator.asked == []
 
 
-def test_a_session_ends_with_its_time_with_another_token_and_with_logout(browser: TestClient) -> None:
+def test_a_session_ends_on_timeout_with_another_token_and_on_logout(browser: TestClient) -> None:
     now = [1000.0]
     sessions = Sessions(TOKEN, clock=lambda: now[0])
     session = sessions.begin()
@@ -194,7 +194,7 @@ def test_a_session_ends_with_its_time_with_another_token_and_with_logout(browser
     assert browser.get("/csrf").text == ""
 
 
-def test_a_wrong_token_at_the_login_is_told(client: TestClient) -> None:
+def test_a_wrong_token_at_the_login_is_reported(client: TestClient) -> None:
     answer = client.post("/login", data={"token": "wrong"}, headers={"origin": ORIGIN})
     assert answer.status_code == 401
     assert "This token is wrong" in answer.text
@@ -227,7 +227,7 @@ def test_a_body_that_is_too_large_is_not_read(writer: TestClient, operator: UiOp
 
 
 @pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b'"x"', b"\xff", b"[]"])
-def test_a_body_that_is_no_json_object_is_told(writer: TestClient, operator: UiOperator, body: bytes) -> None:
+def test_a_body_that_is_not_a_json_object_is_reported(writer: TestClient, operator: UiOperator, body: bytes) -> None:
     for path in (ACTIVATE, "/api/v1/topology/words/rebalance/0"):
         answer = writer.post(path, content=body, headers={"content-type": "application/json"})
         assert answer.status_code in (400, 500)
@@ -239,7 +239,7 @@ def test_a_body_that_is_no_json_object_is_told(writer: TestClient, operator: UiO
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_answer_forbids_scripts_and_frames(client: TestClient, path: str) -> None:
+def test_every_response_forbids_scripts_and_frames(client: TestClient, path: str) -> None:
     headers = client.get(path).headers
     for name, value in ANSWER_HEADERS.items():
         assert headers[name] == value

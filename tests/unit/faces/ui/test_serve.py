@@ -23,7 +23,7 @@ module = sys.modules["sparkbolt.faces.ui.serve"]  # by its name it is the functi
 # ---- the token
 
 
-def test_the_token_is_random_kept_and_the_users_alone(tmp_path: Path) -> None:
+def test_token_is_random_kept_and_readable_by_the_user_only(tmp_path: Path) -> None:
     token = kept_token(tmp_path / "home")
     assert len(token) >= 32
     assert kept_token(tmp_path / "home") == token
@@ -40,7 +40,7 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
         kept_token(tmp_path)
 
 
-def test_without_a_local_home_the_token_is_of_this_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_token_is_new_for_each_start_without_a_local_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARKBOLT_HOME", "s3://bucket/home")
     assert token_directory(None) is None
     assert kept_token(None) != kept_token(None)
@@ -53,12 +53,12 @@ def test_without_a_local_home_the_token_is_of_this_start(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::", "storm.example"])
-def test_other_addresses_are_no_loopback(host: str) -> None:
+def test_other_addresses_are_not_loopback(host: str) -> None:
     assert not is_loopback(host)
 
 
 @pytest.mark.parametrize(("host", "status"), [("127.0.0.1", 200), ("192.168.1.2", 401)])
-def test_what_is_not_on_loopback_shows_nothing_without_the_token(
+def test_server_on_a_non_loopback_address_shows_nothing_without_the_token(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, operator: UiOperator, host: str, status: int
 ) -> None:
     found = []
@@ -78,7 +78,7 @@ def test_what_is_not_on_loopback_shows_nothing_without_the_token(
         assert client.get("/api/v2/topologies").status_code == status
 
 
-def test_a_port_that_is_taken_is_an_error(operator: UiOperator) -> None:
+def test_an_occupied_port_is_an_error(operator: UiOperator) -> None:
     app = make_app(operator, token=TOKEN)  # type: ignore[arg-type]
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(OSError, match=r"[Aa]ddress"):
         module.run(app, "127.0.0.1", other.getsockname()[1], print)
@@ -94,14 +94,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HT", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: "])
 @pytest.mark.usefixtures("impatient")
-def test_a_head_that_does_not_come_is_given_up(operator: UiOperator, begun: bytes) -> None:
+def test_an_unfinished_request_head_is_given_up(operator: UiOperator, begun: bytes) -> None:
     with Serving(make_app(operator, token=TOKEN)) as server, server.raw() as client:  # type: ignore[arg-type]
         client.sendall(begun)
         assert client.recv(1000) == b""  # it is closed, not answered
         assert server.get("/metrics")[0] == 200
 
 
-def test_a_hundred_connections_that_say_nothing_do_not_keep_others_out(operator: UiOperator) -> None:
+def test_a_hundred_silent_connections_do_not_block_others(operator: UiOperator) -> None:
     with Serving(make_app(operator, token=TOKEN)) as server:  # type: ignore[arg-type]
         silent = [server.raw() for _ in range(100)]
         for client in silent:
@@ -111,7 +111,9 @@ def test_a_hundred_connections_that_say_nothing_do_not_keep_others_out(operator:
             client.close()
 
 
-def test_a_checkpoint_that_is_none_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_checkpoint_is_reported_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     said: list[str] = []
     monkeypatch.setattr(module, "run", lambda app, host, port, ready: ready("http://there/"))
     monkeypatch.setenv("SPARKBOLT_UI_TOKEN", TOKEN)

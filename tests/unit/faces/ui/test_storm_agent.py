@@ -121,7 +121,7 @@ def agent(operator: UiOperator) -> Iterator[Agent]:
         yield Agent(server)
 
 
-def test_the_check_reads_every_field_and_tells_what_is_well(agent: Agent) -> None:
+def test_check_reads_every_field_and_reports_which_topologies_are_healthy(agent: Agent) -> None:
     agent.run()
     assert agent.checks == {"words": "ok", "orders": "critical"}
     assert agent.values["cluster", "topologies"] == 2

@@ -133,7 +133,7 @@ def get(client: TestClient, path: str) -> Any:
 
 
 @pytest.mark.parametrize("path", FIELDS)
-def test_every_page_has_storms_fields_of_storms_types(client: TestClient, path: str) -> None:
+def test_every_page_has_the_fields_and_types_of_storm(client: TestClient, path: str) -> None:
     page = get(client, path)
     check(page, FIELDS[path], path)
     assert "error" not in page  # by this readers know an error
@@ -153,7 +153,7 @@ def test_a_topologys_page_has_its_numbers(client: TestClient) -> None:
     assert (split["lastError"], split["errorPort"], split["errorTime"]) == ("", None, None)
 
 
-def test_the_sums_of_a_topology_are_of_its_spouts_trees(client: TestClient) -> None:
+def test_topology_totals_count_the_trees_of_its_spouts(client: TestClient) -> None:
     stats = {line["window"]: line for line in get(client, "topology/words")["topologyStats"]}
     assert list(stats) == ["600", "10800", "86400", ":all-time"]
     assert [line["windowPretty"] for line in stats.values()] == ["10m 0s", "3h 0m 0s", "1d 0h 0m 0s", "All time"]
@@ -162,7 +162,7 @@ def test_the_sums_of_a_topology_are_of_its_spouts_trees(client: TestClient) -> N
     assert stats["600"]["completeLatency"] == "2310.000"
 
 
-def test_the_window_that_was_asked_for_comes_first(client: TestClient) -> None:
+def test_requested_window_comes_first(client: TestClient) -> None:
     for window in ("10800", "60"):
         assert get(client, f"topology/words?window={window}")["topologyStats"][0]["window"] == window
         page = get(client, f"topology/words/component/enrich?window={window}")
@@ -177,14 +177,14 @@ def test_system_components_are_shown_on_demand(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("path", ["topology/no", "topology/words/component/no", "topology/no/metrics"])
-def test_what_is_not_there_is_storms_error(client: TestClient, path: str) -> None:
+def test_missing_resource_gives_the_error_of_storm(client: TestClient, path: str) -> None:
     answer = client.get(f"/api/v1/{path}")
     assert answer.status_code == 500
     assert answer.json()["error"] == "500 Server Error"
     assert "no" in answer.json()["errorMessage"]
 
 
-def test_a_dead_topology_is_listed_until_it_is_started_again(client: TestClient, operator: UiOperator) -> None:
+def test_a_dead_topology_is_listed_until_it_restarts(client: TestClient, operator: UiOperator) -> None:
     listed = {each["name"]: each["status"] for each in get(client, "topology/summary")["topologies"]}
     assert listed["words"] == "ACTIVE"
     assert listed["orders"] == "DEAD"
@@ -203,7 +203,7 @@ def test_a_dead_topology_is_listed_until_it_is_started_again(client: TestClient,
         ("rebalance/0", "rebalance", {"wait_secs": 0.0, "num_workers": None, "executors": None}),
     ],
 )
-def test_changes_are_made_as_storms(
+def test_changes_use_the_same_requests_and_answers_as_storm(
     writer: TestClient, operator: UiOperator, path: str, operation: str, asked: dict[str, Any]
 ) -> None:
     id_ = operator.known[0]["id"]

@@ -101,7 +101,7 @@ def test_a_new_verb_is_a_route_with_a_schema(running: Running, client: TestClien
     assert greetings(running) == [("Ann x1", "rest from testclient")]
 
 
-def test_a_new_verb_is_a_button_and_a_form_that_is_confirmed(running: Running, client: TestClient) -> None:
+def test_a_new_verb_has_a_button_and_a_form_that_needs_confirmation(running: Running, client: TestClient) -> None:
     client.post("/login", data={"token": TOKEN})
     assert f'href="{BASE}">Greet somebody</a>' in client.get("/topologies/words-1-100").text
     page = client.get(BASE).text
@@ -116,7 +116,7 @@ def test_a_new_verb_is_a_button_and_a_form_that_is_confirmed(running: Running, c
     assert greetings(running) == [("Ann x2", "ui from testclient")]
 
 
-def test_a_running_topology_checks_what_comes_over_its_socket(running: Running) -> None:
+def test_a_running_topology_checks_requests_from_its_socket(running: Running) -> None:
     operator = Operator(open_files=open_files)
     assert operator.change("words", "greet-us", whom="Ann", by="bob")["text"] == "words greets Ann 1 time(s)"
     assert "times must be a whole number" in operator.change("words", "greet-us", whom="Ann", times=0, by="bob")["text"]

@@ -67,7 +67,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_dicts, "ENTRIES_MIN", 3)
 
 
-def test_a_commit_writes_what_was_touched_of_a_counter() -> None:
+def test_a_commit_writes_only_the_touched_part_of_a_counter() -> None:
     store = DictStore()
     worker = Worker(store, counts=Counter())
     worker.begin().counts.update(f"word {number}" for number in range(100_000))
@@ -83,7 +83,7 @@ def test_a_commit_writes_what_was_touched_of_a_counter() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_a_new_line_begins_when_the_changes_have_as_many_entries_as_the_dict() -> None:
+def test_a_new_line_of_changes_starts_when_the_changes_have_as_many_entries_as_the_dict() -> None:
     store = DictStore()
     worker = Worker(store, counts={})
     worker.begin().counts.update(a=1, b=1, c=1, d=1)
@@ -150,7 +150,7 @@ def test_each_kind_of_dict_comes_back_as_it_was() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_a_worker_that_did_not_run_the_last_commit_reads_it_though_only_a_large_dict_has_changed() -> None:
+def test_a_worker_that_missed_the_last_commit_reads_it_even_if_only_a_large_dict_changed() -> None:
     store = DictStore()
     one, two = Worker(store, counts={}), Worker(store, counts={})
     one.begin().counts.update(a=1, b=2, c=3)

@@ -18,12 +18,12 @@ def test_different_keys_with_one_hash_are_merged_apart() -> None:
     assert whole.hashes.tolist() == sorted(map(key_hash, ["plumless", "buckeroo", "to", "be"]))
 
 
-def test_key_hashes_are_those_of_single_keys():
+def test_key_hashes_of_arrays_equal_those_of_single_keys():
     for keys in (["a", "ü", ""], ["a", 1, None], ["\ud800", "b"], [object, 1.5]):
         assert key_hashes(keys).tolist() == [key_hash(key) for key in keys]
 
 
-def test_entries_survive_their_bytes():
+def test_entries_survive_a_round_trip_through_bytes():
     pickling = Pickling({})
     for values in (
         [1, 2],
@@ -43,7 +43,7 @@ def test_entries_survive_their_bytes():
 
 
 @pytest.mark.parametrize("odd", [None, "", "a\0b", "\ud800", 7, "long " * 100])
-def test_many_entries_are_what_few_are(odd: object) -> None:
+def test_many_entries_give_the_same_result_as_few(odd: object) -> None:
     rng = random.Random(5)
     words = dict.fromkeys("".join(rng.choices("abcdé€", k=rng.randrange(12))) for _ in range(3000))
     keys = [*words, odd] if odd is not None else [*words]

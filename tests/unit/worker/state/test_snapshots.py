@@ -22,7 +22,7 @@ def make(**attributes):
     return bolt
 
 
-def test_attributes_are_put_back_over_what_prepare_made():
+def test_attributes_are_restored_over_those_set_in_prepare():
     first = make(counts=Counter())
     durable = DurableAttributes(first, "count")
     first.counts["be"] += 2
@@ -41,7 +41,7 @@ def test_shared_references_survive():
     assert bolt.two == {"also": [1, 2]}
 
 
-def test_nothing_of_a_failed_attempt_is_left():
+def test_failed_attempt_leaves_nothing_behind():
     bolt = make(seen=[1], door="open")
     durable = DurableAttributes(bolt, "b", transient=["door"])
     bolt.seen.append(2)
@@ -57,7 +57,7 @@ def test_nothing_of_a_failed_attempt_is_left():
     assert vars(bolt) == {"seen": [1, 3], "door": "closed"}
 
 
-def test_what_the_engine_owns_is_put_back_as_it_is():
+def test_engine_objects_are_restored_by_identity():
     state, context = KeyValueTable(), object()
     bolt = make(state=state, inside=[state, {"c": context}])
     bolt.me = bolt
@@ -118,14 +118,14 @@ def test_classes_and_functions_of_main_are_found_by_name_so_that_new_code_meets_
     assert second.call() == 10
 
 
-def test_a_snapshot_whose_class_is_gone_is_told():
+def test_a_snapshot_with_a_missing_class_is_reported():
     old = main_module(SOURCE.format(factor=1))
     data = DurableAttributes(make(visit=old["Visit"](3)), "b", namespace=old).capture()
     with pytest.raises(StateError, match="bolt 'b': its snapshot cannot be read"):
         DurableAttributes(make(), "b").restore(data)
 
 
-def test_a_kept_tuple_comes_back_with_its_anchors():
+def test_a_stored_tuple_is_restored_with_its_anchors():
     bolt = make(held=Tuple.of(Origin("lines", 0, "default", ("line",)), ["to be"], ((5, 6),)))
     durable = DurableAttributes(bolt, "join")
     durable.restore(durable.capture())
@@ -139,7 +139,7 @@ def test_equal_attributes_give_equal_bytes():
     assert durable.capture() == durable.capture()
 
 
-def test_an_attribute_that_was_deleted_does_not_come_back_until_it_is_set_again():
+def test_a_deleted_attribute_does_not_reappear_until_it_is_set_again():
     def prepared():
         bolt = make(first=True, count=0)
         return bolt, DurableAttributes(bolt, "b")
@@ -164,7 +164,7 @@ def test_an_attribute_that_was_deleted_does_not_come_back_until_it_is_set_again(
 
 
 @pytest.mark.parametrize("transient", [(), ("counts",)])
-def test_an_attribute_that_becomes_a_key_value_state_is_refused_under_its_name(transient):
+def test_an_attribute_that_becomes_a_key_value_state_with_the_same_name_is_refused(transient):
     before = make(counts=Counter(be=2), other=1)
     data = DurableAttributes(before, "count").capture()
     state = KeyValueTable()

@@ -288,7 +288,7 @@ def test_a_put_alone_reads_nothing(compiled: bool) -> None:
 
 
 @needs_kernels
-def test_keys_of_attempts_that_did_not_count_do_not_stay() -> None:
+def test_keys_of_discarded_attempts_are_not_kept() -> None:
     with fast(wanted=True):
         store, worker = DictStore(), TaskState()
         worker.begin(store)
@@ -399,7 +399,7 @@ def test_a_value_that_cannot_be_pickled_is_named():
         state.commit(stamps(1))
 
 
-def test_a_damaged_store_is_told():
+def test_a_damaged_store_is_reported():
     store, state = DictStore(), TaskState()
     state.begin(store)
     state.write("a", b"x" * 1000)
@@ -410,7 +410,7 @@ def test_a_damaged_store_is_told():
         state.read("a")
 
 
-def test_a_decoded_segment_is_decoded_once_while_its_stamp_lasts():
+def test_a_segment_is_decoded_once_while_its_stamp_is_unchanged():
     store, state, decoded = DictStore(), TaskState(), []
 
     def decode(data: bytes) -> int:
@@ -446,7 +446,7 @@ def test_a_snapshot_is_written_only_when_it_changed():
     assert state.commit(stamps(2)) == 0
 
 
-def test_the_instance_is_current_only_after_a_commit_of_the_same_worker_that_was_the_last():
+def test_instance_is_current_only_if_the_last_commit_was_by_the_same_worker():
     store, here, there = DictStore(), TaskState(), TaskState()
     here.begin(store)
     assert not here.instance_is_current
@@ -468,7 +468,7 @@ def test_the_instance_is_current_only_after_a_commit_of_the_same_worker_that_was
     assert not here.instance_is_current
 
 
-def test_a_segment_that_is_alone_is_known_by_its_stamp_however_equal_its_content():
+def test_a_segment_marked_alone_is_identified_by_its_stamp_even_if_its_content_is_equal():
     store, stamps = DictStore(), iter(range(1, 100)).__next__
     state, other = TaskState(), TaskState()
     mine = object()

@@ -50,7 +50,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
         (["rebalance", "words"], {"wait_secs": None, "num_workers": None, "executors": None}),
     ],
 )
-def test_a_command_asks_for_it_in_the_users_name_and_prints_the_answer(
+def test_a_command_sends_its_request_as_the_user_and_prints_the_answer(
     fake: FakeOperator, capsys: pytest.CaptureFixture[str], arguments: list[str], given: dict[str, Any]
 ) -> None:
     assert main(arguments) == 0
@@ -58,7 +58,7 @@ def test_a_command_asks_for_it_in_the_users_name_and_prints_the_answer(
     assert capsys.readouterr().out == f"{arguments[0]} of words\n"
 
 
-def test_what_is_refused_is_exit_code_1_and_told_on_standard_error(
+def test_refused_command_exits_with_code_1_and_reports_on_standard_error(
     fake: FakeOperator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["deactivate", "orders"]) == 1
@@ -81,7 +81,7 @@ def test_what_is_refused_is_exit_code_1_and_told_on_standard_error(
         ["rebalance", "x"],
     ],
 )
-def test_an_unknown_name_is_exit_code_2(
+def test_an_unknown_name_ends_with_exit_code_2(
     fake: FakeOperator, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     assert main(arguments) == 2
@@ -125,7 +125,7 @@ ENDED = {"state": TopologyState.ENDED, "why": "killed by ann"}
         ({"state": TopologyState.DEAD, "why": None}, 1, "words has ended with an error (dead)"),
     ],
 )
-def test_kill_wait_says_by_its_exit_code_whether_anything_is_left(
+def test_exit_code_of_kill_wait_shows_whether_anything_is_left(
     fake: FakeOperator, capsys: pytest.CaptureFixture[str], how: dict[str, Any], code: int, said: str
 ) -> None:
     clock = iter(range(1000))
@@ -133,7 +133,7 @@ def test_kill_wait_says_by_its_exit_code_whether_anything_is_left(
     assert capsys.readouterr().out == f"{said}\n"
 
 
-def test_kill_wait_gives_up_with_4_and_says_how_to_end_the_process(
+def test_kill_wait_gives_up_with_exit_code_4_and_says_how_to_end_the_process(
     fake: FakeOperator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter(range(0, 1000, 10))
@@ -141,9 +141,7 @@ def test_kill_wait_gives_up_with_4_and_says_how_to_end_the_process(
     assert "words has not ended after 30 s" in capsys.readouterr().out
 
 
-def test_kill_wait_gives_open_trees_the_time_that_it_was_told(
-    fake: FakeOperator, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kill_wait_gives_open_trees_the_requested_time(fake: FakeOperator, capsys: pytest.CaptureFixture[str]) -> None:
     change = fake.change
 
     def killed(topology: str, verb: str, /, **arguments: Any) -> Answer:

@@ -75,7 +75,7 @@ def detached(tmp_path: Path, *given: str) -> int:
         ("sys.exit(4)", 4, "words did not come up (exit code 4)"),
     ],
 )
-def test_it_is_said_how_a_topology_came_up_and_the_exit_code_says_it_too(
+def test_message_and_exit_code_report_how_a_detached_topology_started(
     tmp_path: Path,
     child: Callable[[str], None],
     capsys: pytest.CaptureFixture[str],
@@ -90,7 +90,7 @@ def test_it_is_said_how_a_topology_came_up_and_the_exit_code_says_it_too(
     assert said in out + err
 
 
-def test_a_topology_that_is_not_up_in_time_is_said_to_go_on(
+def test_a_topology_that_is_not_up_in_time_is_reported_as_continuing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     child: Callable[[str], None],
@@ -102,7 +102,7 @@ def test_a_topology_that_is_not_up_in_time_is_said_to_go_on(
     assert "words is not up after 0 s and is still starting" in capsys.readouterr().out
 
 
-def test_the_process_has_a_session_of_its_own_and_no_input_and_its_own_arguments(
+def test_process_has_its_own_session_its_own_arguments_and_no_input(
     tmp_path: Path, child: Callable[[str], None]
 ) -> None:
     code = (
@@ -130,7 +130,7 @@ def test_a_topology_that_fails_before_it_is_up_shows_the_end_of_its_log(
     assert (tmp_path / "log" / "words.log").exists()
 
 
-def test_logs_of_detached_topologies_are_in_the_home_and_the_oldest_are_removed(
+def test_logs_of_detached_topologies_are_kept_in_the_home_and_the_oldest_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARKBOLT_HOME", str(tmp_path))
@@ -165,7 +165,7 @@ def test_a_detached_process_is_up_when_it_waits_for_nothing(tmp_path: Path, pipe
     assert texts == ["words: starting Spark", "stopped after 3.0 s, 0 micro-batches"]
 
 
-def test_a_detached_process_that_fails_says_so_once(tmp_path: Path, pipe: tuple[int, int]) -> None:
+def test_a_failing_detached_process_reports_it_once(tmp_path: Path, pipe: tuple[int, int]) -> None:
     listening, telling = pipe
     with TopologyLog(tmp_path, "words") as log:
         display = Detached(log, telling)
@@ -176,7 +176,7 @@ def test_a_detached_process_that_fails_says_so_once(tmp_path: Path, pipe: tuple[
     assert said == [("ERROR", "failed after 3.0 s: the disk is full")]
 
 
-def test_all_that_a_detached_process_prints_is_in_its_log(
+def test_the_log_of_a_detached_process_contains_everything_that_it_prints(
     tmp_path: Path, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listening, telling = pipe

@@ -25,7 +25,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return told
 
 
-def test_the_server_is_told_where_to_listen_and_what_to_show(served: list[dict[str, Any]]) -> None:
+def test_server_receives_its_address_and_what_to_show(served: list[dict[str, Any]]) -> None:
     assert main(["ui"]) == 0
     assert served[0]["open_files"]
     known = [{name: value for name, value in given.items() if name != "open_files"} for given in served]
@@ -38,7 +38,7 @@ def test_the_server_is_told_where_to_listen_and_what_to_show(served: list[dict[s
     assert (given["private"], given["allowed_hosts"]) == (True, ["bolts.example.org"])
 
 
-def test_without_its_packages_it_is_said_how_to_get_them(
+def test_ui_without_its_packages_says_how_to_install_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def missing(name: str) -> ModuleType:
@@ -50,7 +50,7 @@ def test_without_its_packages_it_is_said_how_to_get_them(
     assert said in capsys.readouterr().err
 
 
-def test_a_port_that_is_taken_is_a_sentence(
+def test_an_occupied_port_is_reported_in_one_sentence(
     served: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def taken(**given: Any) -> None:

@@ -36,7 +36,7 @@ def printed(fake: FakeOperator, capsys: pytest.CaptureFixture[str]) -> Printed:
     return run
 
 
-def test_tail_shows_the_newest_lines_with_their_time_and_whom_they_are_about(printed: Printed) -> None:
+def test_tail_shows_the_newest_lines_with_their_time_and_component(printed: Printed) -> None:
     assert printed("tail", "words", "--last", "2") == (
         "2026-01-01 12:19:56.000Z  WARNING  enrich[1] micro-batch 1411 | enrich[1] reported: KeyError: 'language'\n"
         "2026-01-01 12:19:58.000Z  PRINT    count[0] micro-batch 1411 | [('the', 4)]\n"
@@ -45,13 +45,13 @@ def test_tail_shows_the_newest_lines_with_their_time_and_whom_they_are_about(pri
     assert printed("tail", "words", "--search", "KeyError").count("\n") == 1
 
 
-def test_a_wrong_option_is_told_with_the_nearest(printed: Printed) -> None:
+def test_a_wrong_option_is_reported_with_the_nearest_one(printed: Printed) -> None:
     assert "unrecognized arguments: --folow: did you mean '--follow'?" in printed("tail", "words", "--folow", code=2)
     assert "unrecognized arguments: more" in printed("tail", "words", "count", "more", code=2)
     assert "arguments are required: NAME" in printed("tail", "-f", code=2)
 
 
-def test_a_topology_without_a_log_says_how_it_gets_one(printed: Printed, fake: FakeOperator) -> None:
+def test_a_topology_without_a_log_says_how_to_get_one(printed: Printed, fake: FakeOperator) -> None:
     fake.lines = []
     said = printed("tail", "words", code=1)
     assert said.startswith("sparkbolt: topology 'words' writes no log files: start it with --log-dir DIR")
@@ -59,7 +59,7 @@ def test_a_topology_without_a_log_says_how_it_gets_one(printed: Printed, fake: F
     assert "no topology 'wrods'" in printed("tail", "wrods", code=2)
 
 
-def test_a_line_cannot_command_the_terminal(printed: Printed, fake: FakeOperator) -> None:
+def test_a_line_cannot_send_control_codes_to_the_terminal(printed: Printed, fake: FakeOperator) -> None:
     fake.lines = [line("\x1b[31mred\x07"), line("two\nlines")]
     assert printed("tail", "words") == (
         "2026-01-01 12:20:00.000Z  WARNING  | \\x1b[31mred\\x07\n2026-01-01 12:20:00.000Z  WARNING  | two\n    lines\n"
@@ -89,7 +89,7 @@ def test_files_of_this_machine_are_followed_through_rotations(tmp_path: Path, fa
     assert texts == [f"line {number}" for number in range(8, 40)]
 
 
-def test_a_log_of_another_machine_is_asked_for_again_and_again_until_the_topology_has_ended(fake: FakeOperator) -> None:
+def test_a_log_on_another_machine_is_polled_until_the_topology_ends(fake: FakeOperator) -> None:
     source = Newest(fake, fake.known[0], None, "")  # type: ignore[arg-type]
     shown = [one["text"] for one in source.first(2)]
     news = ["one", "", "two"]
@@ -105,7 +105,7 @@ def test_a_log_of_another_machine_is_asked_for_again_and_again_until_the_topolog
 
 
 @pytest.mark.parametrize("place", ["first", "show", "more"])
-def test_ctrl_c_is_the_end_of_following(printed: Printed, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_ctrl_c_stops_following(printed: Printed, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 

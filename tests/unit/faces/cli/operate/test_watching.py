@@ -40,7 +40,7 @@ def printed(fake: FakeOperator, capsys: pytest.CaptureFixture[str]) -> Printed:
 # list
 
 
-def test_list_shows_what_runs_and_what_has_died_with_their_places(printed: Printed) -> None:
+def test_list_shows_running_and_dead_topologies_with_their_locations(printed: Printed) -> None:
     assert printed("list") == (
         "name    state   since          batches  trees/s        lag   open   errors\n"
         "words   active  2 h 0 min        1,412    1,204  1,234,567  7,666  118,021\n"
@@ -53,7 +53,7 @@ def test_list_shows_what_runs_and_what_has_died_with_their_places(printed: Print
     )
 
 
-def test_list_does_not_take_a_home_that_is_not_there_for_one_without_topologies(
+def test_list_distinguishes_a_missing_home_from_one_without_topologies(
     fake: FakeOperator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake.known.clear()
@@ -82,7 +82,9 @@ def test_two_topologies_of_one_name_are_listed_by_their_ids(printed: Printed, fa
     )
 
 
-def test_if_nothing_runs_it_is_said_where_was_looked_and_what_has_ended(printed: Printed, fake: FakeOperator) -> None:
+def test_list_names_the_searched_home_and_the_ended_topologies_if_nothing_runs(
+    printed: Printed, fake: FakeOperator
+) -> None:
     fake.known = fake.known[2:]
     assert printed("list") == (
         f"no topology is running (home: {HOME}); `sparkbolt list --all` shows 1 that have ended\n"
@@ -95,7 +97,7 @@ def test_if_nothing_runs_it_is_said_where_was_looked_and_what_has_ended(printed:
 # stats
 
 
-def test_stats_shows_spouts_bolts_where_the_time_goes_and_the_newest_errors(printed: Printed) -> None:
+def test_stats_shows_spouts_bolts_the_use_of_time_and_the_newest_errors(printed: Printed) -> None:
     out = printed("stats", "words")
     assert out.startswith("words: active for 2 h 0 min; last 10 min, 10 min 0 s of it measured")
     assert "lines  720,000  713,000   7,000          1  1,234,567   1,900   9,100  31.0 s\n" in out
@@ -114,7 +116,7 @@ def test_stats_of_a_component_shows_its_tasks_and_streams(printed: Printed) -> N
     assert "lines-1    234,567\n" in printed("stats", "words", "lines")
 
 
-def test_stats_as_json_has_the_window_that_was_asked_for(printed: Printed, fake: FakeOperator) -> None:
+def test_stats_as_json_has_the_requested_window(printed: Printed, fake: FakeOperator) -> None:
     known = fake.document("words")
     assert json.loads(printed("stats", "words", "--json", "--window", "all"))["window"] == json.loads(
         json.dumps(known["windows"][ALL_TIME])
@@ -126,7 +128,9 @@ def test_stats_as_json_has_the_window_that_was_asked_for(printed: Printed, fake:
 
 
 @pytest.mark.parametrize("arguments", [["stats", "wrods"], ["stats", "words", "enrihc"], ["stats", "words", "nothing"]])
-def test_a_wrong_name_is_wrong_use_and_told_with_the_nearest(printed: Printed, arguments: list[str]) -> None:
+def test_a_wrong_name_is_a_usage_error_and_is_reported_with_the_nearest_name(
+    printed: Printed, arguments: list[str]
+) -> None:
     said = printed(*arguments, code=2)
     assert (
         said
@@ -139,7 +143,7 @@ def test_a_wrong_name_is_wrong_use_and_told_with_the_nearest(printed: Printed, a
     )
 
 
-def test_a_topology_that_does_not_answer_or_has_ended_says_so(fake: FakeOperator) -> None:
+def test_an_unresponsive_or_ended_topology_is_reported_as_such(fake: FakeOperator) -> None:
     silent = fake.document("words")
     silent["live"] = False
     assert "it does not answer: these numbers are from its checkpoint" in stats_lines(silent, "600", NOW_MS, 80)
@@ -160,7 +164,7 @@ def test_output_that_is_not_a_terminal_has_all_columns_and_digits_and_one_line_f
     assert any(line.split()[:3] == ["enrich", "3,600,000", "3,593,000"] for line in numbers), numbers
 
 
-def test_nothing_that_is_shown_can_command_a_terminal(printed: Printed, fake: FakeOperator) -> None:
+def test_displayed_text_cannot_control_a_terminal(printed: Printed, fake: FakeOperator) -> None:
     fake.known[1]["why"] = "\x1b[2Jgone\r"
     assert "\\x1b[2Jgone\\r" in printed("list")
     known = document(fake.known[0])
@@ -184,7 +188,7 @@ def until(times: int) -> Callable[[float], None]:
     return sleep
 
 
-def test_what_is_watched_is_written_again_and_again_and_an_error_is_shown_instead(
+def test_watch_rewrites_its_output_repeatedly_and_shows_an_error_instead(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     answers: list[Any] = [["second"], SparkboltError("the disk is gone"), ["fourth"]]
@@ -199,7 +203,7 @@ def test_what_is_watched_is_written_again_and_again_and_an_error_is_shown_instea
     assert capsys.readouterr().out == "first\nsecond\nthe disk is gone\nfourth\n"
 
 
-def test_top_writes_a_line_for_each_topology_where_there_is_no_terminal(
+def test_top_writes_a_line_for_each_topology_without_a_terminal(
     printed: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", until(1))
