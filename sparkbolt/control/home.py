@@ -98,11 +98,6 @@ def process_of(entry: TopologyEntry) -> ProcessNote:
     return ProcessNote(entry["host"], entry["pid"], entry["pid_started"], entry["pid_space"])
 
 
-def no_gist() -> Gist:
-    """The numbers of a topology that has done nothing yet."""
-    return salvage(Gist, {})
-
-
 @dataclass
 class _Watched:
     """This reader's observations of one entry."""

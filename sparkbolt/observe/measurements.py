@@ -6,7 +6,7 @@ Measurements add up, in any order: those of tasks to those of a stage, those of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sparkbolt.api.metrics import ComponentMetrics
@@ -197,6 +197,3 @@ def add_histograms(sums: dict[str, Histogram], histograms: Mapping[str, Histogra
         if name not in sums:
             sums[name] = Histogram()
         sums[name].merge(histogram)
-
-
-FLOW_FIELDS = tuple(field_.name for field_ in fields(FlowCounts))

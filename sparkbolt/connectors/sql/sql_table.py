@@ -22,11 +22,8 @@ from sparkbolt.connectors.sql.sql_link import WITHOUT_ZONES, without_zone
 from sparkbolt.connectors.sql.sql_values import PLAIN, check_of, coarse, plain
 from sparkbolt.errors import Unavailable
 
-MODES = ("append", "upsert", "merge")
-COMBINATIONS = ("last", "first", "add", "min", "max")
 _INSERTS: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
-UPSERTING = tuple(_INSERTS)
-"""The databases in which a row can be inserted or updated in one statement."""
+"""By database: the statement that inserts or updates a row. Others have none."""
 _MYSQL = ("mysql", "mariadb")
 _WITHOUT_TRANSACTIONS = frozenset({"myisam", "aria", "memory", "csv", "archive", "mrg_myisam", "blackhole"})
 """Engines of MySQL and MariaDB whose rows stay when a transaction is rolled back."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from sparkbolt import BasicBolt, Config, EngineError, Topology, TopologyBuilder
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.control.documents import TopologyEntry, TopologyState
-from sparkbolt.control.home import no_gist
+from sparkbolt.base.codec import salvage
+from sparkbolt.control.documents import Gist, TopologyEntry, TopologyState
 from sparkbolt.control.operable import Places, TopologyView
 from sparkbolt.control.processes import this_process
 from sparkbolt.driver.overrides import Overrides
@@ -57,7 +57,7 @@ def entry_of(id_: str = "words-1-100", **fields: Any) -> TopologyEntry:
         "version": "1",
         "log_directory": None,
         "command": [],
-        "gist": no_gist(),
+        "gist": salvage(Gist, {}),
     }
     fields.setdefault("directory", fields.get("checkpoint"))
     return {**known, **fields}  # type: ignore[typeddict-item]
