@@ -395,9 +395,10 @@ class WindowTask(BoltRuntime):
             return None
         return Timer(max(now_ms + due - clock_mark, least), waits=False)
 
-    def begin_flush(self) -> None:
+    def begin_flush(self) -> WindowCollector:
         """See ``BoltRuntime``."""
         self._collector.begin(None)
+        return self._collector
 
     def end_flush(self) -> None:
         """See ``BoltRuntime``."""
