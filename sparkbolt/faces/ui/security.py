@@ -29,6 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sparkbolt.errors import ConfigError
 from sparkbolt.faces.ui.answers import JsonAnswer, readable
+from sparkbolt.faces.ui.urls import address_of
 
 BODY_BYTES_MAX = 1 << 20
 BODY_SECS_MAX = 10.0
@@ -311,8 +312,7 @@ def refused(scope: Scope, refusal: DeniedRequest) -> Response:
         return problem(refusal.status, refusal.sentence, headers)
     is_page = scope["method"] in READING and "text/html" in Headers(scope=scope).get("accept", "")
     if refusal.status == 401 and is_page:
-        query = scope.get("query_string", b"").decode("latin-1")
-        return RedirectResponse(f"/login?next={quote(f'{path}?{query}' if query else path, safe='/')}", 303)
+        return RedirectResponse(f"/login?next={quote(address_of(Request(scope)), safe='/')}", 303)
     return PlainTextResponse(readable(refusal.sentence) + "\n", refusal.status, headers)
 
 
