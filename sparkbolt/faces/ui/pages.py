@@ -206,7 +206,7 @@ def topology_page(request: Request, template: str, document: TopologyDocument, t
 
 
 ERRORS = {
-    401: ("Log in first", "Log in with the token that sparkbolt ui printed when it started."),
+    401: ("Log in first", "Open the link that sparkbolt ui printed when it started, or log in with its token."),
     403: ("Not allowed", "Go back, reload the page, and try again."),
     404: ("Not found", "The list of topologies shows the pages that exist."),
     503: (

@@ -3,7 +3,8 @@
 Rule 1: every request passes ``Guard``, before any handler; a handler may trust ``request.state.by`` and ``.form``.
 Rule 2: every change needs the token: as ``Authorization: Bearer``, or through a session that began with it. A session's
 requests come from our own pages: their ``Origin`` is ours, and they carry the session's CSRF token.
-Rule 3: secrets are compared in constant time, and are never part of a URL.
+Rule 3: secrets are compared in constant time, and are never part of a URL that a browser sends (``login_link`` has the
+token in its fragment).
 Rule 4: texts of requests and exceptions are sent as values of JSON or as plain text, never as HTML.
 Rule 5: a ``Host`` that is not ours is refused, so that no other site's name leads a browser here (DNS rebinding).
 """
