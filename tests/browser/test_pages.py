@@ -10,7 +10,9 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
+from sparkbolt.faces.ui.serve import login_link
 from tests.browser.chromium import WIDTHS, Visitor
+from tests.browser.conftest import TOKEN
 from tests.unit.faces.ui import shop as goods
 from tests.unit.faces.ui.shop import NIGHTLY, ORDERS, STOCK, Shop
 
@@ -69,6 +71,17 @@ def test_all_pages_of_a_topology_are_reached_by_clicks(visit: Visit) -> None:
     expect(page.get_by_role("heading", name="enrich")).to_be_visible()
     page.get_by_text("KeyError: 'sku'").first.click()
     expect(page.get_by_text("Traceback (most recent call last)").first).to_be_visible()
+    assert visitor.complaints == []
+
+
+def test_the_printed_link_logs_in_and_leaves_no_token_in_the_address(visit: Visit) -> None:
+    visitor = visit(logged_in=False)
+    page = visitor.page
+    page.goto(login_link(f"{visitor.url}/", TOKEN))
+    expect(page.get_by_role("button", name="Log out")).to_be_visible()
+    assert page.url == f"{visitor.url}/"
+    page.go_back()
+    assert TOKEN not in page.url
     assert visitor.complaints == []
 
 

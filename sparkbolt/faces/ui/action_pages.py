@@ -18,8 +18,9 @@ from sparkbolt.control.documents import Answer, TopologyDocument, refused
 from sparkbolt.control.letters.edits import RAW_VALUE
 from sparkbolt.control.verbs import VERBS, Verb
 from sparkbolt.faces.ui.message_pages import RAW, letter_of, letter_shown, raw_text
-from sparkbolt.faces.ui.pages import Tab, asking_of, no_such, path_of, topology_of, topology_page
+from sparkbolt.faces.ui.pages import Tab, asking_of, no_such, topology_of, topology_page
 from sparkbolt.faces.ui.shown import words
+from sparkbolt.faces.ui.urls import path_of
 
 LETTER_PREFIX = "letter-"
 FIELD_PREFIX = "field-"

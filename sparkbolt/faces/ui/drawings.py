@@ -10,13 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
 from sparkbolt.control.documents import ComponentDocument, Numbers, TopologyDocument
 from sparkbolt.faces.drawing.graph_layout import SMALL_EM, Edge, Layout, Node, lay_out_graph
 from sparkbolt.faces.ui import shown
+from sparkbolt.faces.ui.urls import part_of_path
 
 BOX = 66.0
 BOX_WIDTH = 164.0
@@ -155,7 +155,7 @@ def _flow_box(
     name, kind = escape(cut(one["id"])), escape(cut(one["type"].rpartition(".")[2]))
     left, right = (x + 24, x + width - 22) if is_spout else (x + 14, x + width - 14)
     return (
-        f'<a class="box {colour}" href="{escape(base)}/components/{quote(one["id"], safe="")}" '
+        f'<a class="box {colour}" href="{escape(base)}/components/{part_of_path(one["id"])}" '
         f'aria-label="{escape(one["id"])}, {escape(told)}"><title>{escape(one["id"])} ({escape(one["type"])})</title>'
         f'<rect class="body" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{BOX}" '
         f'rx="{BOX / 2 if is_spout else 8}"/>'

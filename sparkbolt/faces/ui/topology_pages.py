@@ -31,7 +31,6 @@ from sparkbolt.faces.ui.pages import (
     chosen,
     no_such,
     now_ms,
-    path_of,
     rendered,
     sliced,
     topology_of,
@@ -40,6 +39,7 @@ from sparkbolt.faces.ui.pages import (
 )
 from sparkbolt.faces.ui.shown import VERY_BUSY, words
 from sparkbolt.faces.ui.storm_pages import NO_NUMBERS
+from sparkbolt.faces.ui.urls import path_of
 
 MICRO_BATCHES_SHOWN = 40
 LOG_LINES = 200

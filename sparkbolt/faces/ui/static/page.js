@@ -311,6 +311,16 @@ function setUpTicks() {
   });
 }
 
+// ---- the login with a link, as `sparkbolt ui` prints it
+
+function logIn() {
+  const field = document.getElementById("token");
+  if (!field || !location.hash.startsWith("#token=")) return;
+  field.value = decodeURIComponent(location.hash.slice("#token=".length));
+  history.replaceState(null, "", location.pathname + location.search); // the token stays in no history
+  field.form.submit();
+}
+
 function setUp(root) {
   showTimes(root);
   root.querySelectorAll("figure[data-chart]").forEach(setUpChart);
@@ -323,3 +333,4 @@ setUpTimes();
 setUp(document);
 setUpTicks();
 setUpLive();
+logIn();

@@ -13,7 +13,7 @@ from sparkbolt.control.documents import TopologyDocument
 from sparkbolt.faces.ui.app import make_app
 from sparkbolt.faces.ui.operator_calls import LateAnswerError
 from sparkbolt.faces.ui.page_routes import page_options
-from sparkbolt.faces.ui.pages import path_of
+from sparkbolt.faces.ui.urls import path_of
 from tests.unit.faces.ui import shop
 from tests.unit.faces.ui.shop import CLICKS, NASTY, NIGHTLY, NOW_MS, ORDERS, STOCK, Shop
 
