@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from sparkbolt.base.intervals import Intervals
-from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster, Topics
+from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster, LoginRefusedError, Topics
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.offset_planner import Look, PartitionLog, TopicIds
 from sparkbolt.connectors.kafka.offset_stores import OffsetsStore, OtherTopology, Owner, Scope, Stored
@@ -83,7 +83,7 @@ class Watcher:
         """Start the thread and wait for the first look; at most ``OPEN_AGAIN_SECS`` if requests raise.
 
         Raises:
-            ConfigError: An argument does not fit the brokers or the store.
+            ConfigError: An argument does not fit the brokers or the store, or the brokers refuse the login.
             BrokersAwayError: No broker answered in time.
         """
         self._thread.start()
@@ -99,6 +99,8 @@ class Watcher:
         if error is None and self._opened:
             return
         self.close()
+        if isinstance(error, LoginRefusedError):
+            raise ConfigError(str(error))
         raise error or BrokersAwayError(f"the Kafka brokers did not answer within {wait_secs:.0f} s")
 
     def want(self) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
+from sparkbolt.connectors.kafka.client_causes import Causes
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.errors import SourceUnavailable
@@ -32,6 +33,8 @@ def is_among(topics: Topics, name: str) -> bool:
     return name in topics
 
 
+LISTEN_SECS = 1.0
+"""After how long without an answer the first request for topics looks for its cause, in seconds."""
 NONE_SO_LATE = -1
 """The offset that brokers return for a time if all records are older."""
 NO_ID = "A" * 22
@@ -40,6 +43,10 @@ NO_ID = "A" * 22
 
 class BrokersAwayError(SourceUnavailable):
     """The brokers did not answer, or not with the requested information; the problem may pass."""
+
+
+class LoginRefusedError(BrokersAwayError):
+    """The brokers refuse the login, or the client refuses their certificate: waiting does not help."""
 
 
 class Cluster:
@@ -56,22 +63,21 @@ class Cluster:
         self._secs = request_secs
         self._level = getattr(self._kafka.IsolationLevel, "READ_COMMITTED" if read_committed else "READ_UNCOMMITTED")
         self._specs = client_library("confluent_kafka.admin").OffsetSpec
-        self._said = ""
+        self._group = group
+        self._causes = Causes(settings)
         self.leaders: dict[KafkaPartition, tuple[str, int]] = {}
         """Host and port of the leader of each kafka_partition that was ever requested."""
         self._asked: dict[str, Future[Any]] = {}
         self._ids: dict[str, str] = {}
-        self._admin = settings.new("AdminClient", settings.admin(), self._hear)
+        self._admin = settings.new("AdminClient", settings.admin(), self._causes.hear)
         # A consumer asks for topics, since an admin client's request would create missing topics.
-        self._consumer = settings.new("Consumer", settings.consumer(group), self._hear)
-
-    def _hear(self, error: Any) -> None:
-        self._said = self._settings.text_of(error)
+        self._consumer = settings.new("Consumer", settings.consumer(group), self._causes.hear)
 
     def kafka_partitions(self, topics: Topics) -> list[KafkaPartition]:
         """Return the kafka_partitions of the topics that exist, sorted.
 
         Raises:
+            LoginRefusedError: The brokers refuse the login.
             BrokersAwayError: No broker answered, or the brokers do not say whether a topic exists.
         """
         known: dict[str, Any] = {}
@@ -90,8 +96,10 @@ class Cluster:
         return sorted(found)
 
     def _topics(self, name: str | None) -> Mapping[str, Any]:
+        self._listen()
+        self._causes.forget()
         try:
-            found = self._consumer.list_topics(*([name] if name else []), timeout=self._secs)
+            found = self._listed(name)
         except self._kafka.KafkaException as error:
             raise self._away(error) from None
         for topic in found.topics.values():
@@ -101,6 +109,25 @@ class Cluster:
                     self.leaders[KafkaPartition(topic.topic, number)] = leader.host, leader.port
         topics: Mapping[str, Any] = found.topics
         return topics
+
+    def _listed(self, name: str | None) -> Any:
+        """Return the brokers' metadata of one topic or of all.
+
+        Raises:
+            KafkaException: No broker answered; after ``LISTEN_SECS`` if they refuse the login.
+        """
+        names = [] if name is None else [name]
+        try:
+            return self._consumer.list_topics(*names, timeout=min(LISTEN_SECS, self._secs))
+        except self._kafka.KafkaException:
+            self._listen()
+            cause = self._causes.cause()
+            if cause is not None and cause.is_refusal:
+                raise
+        return self._consumer.list_topics(*names, timeout=self._secs)
+
+    def _listen(self) -> None:
+        self._causes.listen(self._consumer, self._admin)
 
     def ask_ids(self, topics: Iterable[str]) -> None:
         """Request the topics' ids, which distinguish successive topics of one name; does not wait for answers."""
@@ -155,11 +182,29 @@ class Cluster:
         told = [self._kafka.TopicPartition(*place, offset, metadata) for place, (offset, metadata) in offsets.items()]
         try:
             answers = self._consumer.commit(offsets=told, asynchronous=False)
+            broken = next((answer.error for answer in answers if answer.error is not None), None)
+            if broken is not None:
+                raise self._kafka.KafkaException(broken)
         except self._kafka.KafkaException as error:
+            if error.args[0].code() in (
+                self._kafka.KafkaError.UNKNOWN_MEMBER_ID,
+                self._kafka.KafkaError.ILLEGAL_GENERATION,
+                self._kafka.KafkaError.REBALANCE_IN_PROGRESS,
+            ):
+                raise BrokersAwayError(self._taken()) from None
             raise self._away(error) from None
-        broken = next((answer.error for answer in answers if answer.error is not None), None)
-        if broken is not None:
-            raise self._away(self._kafka.KafkaException(broken))
+
+    def _taken(self) -> str:
+        """Describe a group whose offsets only its members may commit."""
+        members: list[str] = []
+        with contextlib.suppress(self._kafka.KafkaException, TimeoutError):
+            asked = self._admin.describe_consumer_groups([self._group], request_timeout=self._secs)[self._group]
+            members = [f"{member.client_id!r} at {member.host}" for member in asked.result(self._secs + 1).members]
+        named = f", {members[0]}," if members else ","
+        return (
+            f"the group {self._group!r} has a live member{named} so that no offsets can be stored in it: stop it, or "
+            "use another group="
+        )
 
     def close(self) -> None:
         """Close the clients."""
@@ -218,10 +263,12 @@ class Cluster:
         return found
 
     def _away(self, error: Exception) -> BrokersAwayError:
-        said = f" (the client says: {self._said})" if self._said else ""
-        return BrokersAwayError(
-            f"no answer from the Kafka brokers at {self._settings.where}: {self._settings.text_of(error)}{said}"
-        )
+        self._listen()
+        cause = self._causes.cause()
+        if cause is None:
+            text = self._settings.text_of(error)
+            return BrokersAwayError(f"no answer from the Kafka brokers at {self._settings.where}: {text}")
+        return (LoginRefusedError if cause.is_refusal else BrokersAwayError)(cause.text)
 
 
 def topic_exists(topic: Any) -> bool | None:

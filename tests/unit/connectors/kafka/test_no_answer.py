@@ -41,6 +41,8 @@ class Admin:
 
     def list_topics(self, topic: str, timeout: float) -> None: ...
 
+    def poll(self, timeout: float) -> None: ...
+
     def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
         answer: Future[Any] = Future()
         answer.set_exception(TimeoutError())
@@ -62,7 +64,7 @@ def metadata(error: int | None, *numbers: int) -> Any:
 @pytest.mark.parametrize("question", [Cluster.firsts, Cluster.ends])
 def test_an_invalid_offset_is_no_answer(question):
     assert question(cluster(7, OFFSET_INVALID, 0), PLACES) == {PLACES[0]: 7, PLACES[2]: 0}
-    with pytest.raises(BrokersAwayError, match=r"no answer from the Kafka brokers at .*: none within"):
+    with pytest.raises(BrokersAwayError, match="no answer from the Kafka brokers at "):
         question(cluster(*[OFFSET_INVALID] * 3), PLACES)
 
 
