@@ -280,9 +280,13 @@ class Watcher:
         self._first |= begun
 
     def _say_what_is_missing(self, places: Sequence[KafkaPartition]) -> None:
-        topics = self._wish.topics if isinstance(self._wish.topics, tuple) else ()
-        missing = set(topics) - {place.topic for place in places}
-        self._warn("topic %s does not exist: it is read as soon as it does; is the name right?", map(repr, missing))
+        topics = self._wish.topics
+        if isinstance(topics, tuple):
+            missing = set(topics) - {place.topic for place in places}
+            self._warn("topic %s does not exist: it is read as soon as it does; is the name right?", map(repr, missing))
+        else:
+            pattern = [] if places else [repr(topics.pattern)]
+            self._warn("no topic matches %s as a whole: it is read as soon as one does; is the pattern right?", pattern)
         if not self._opened:
             self._warn(
                 "start= names %s, which the brokers do not have: this has no effect; a kafka_partition that is created "

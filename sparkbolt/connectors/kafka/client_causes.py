@@ -67,7 +67,7 @@ class Causes:
                 "the file of the authority that has signed it, and name the brokers as the certificate does",
                 True,
             )
-        if any("PLAINTEXT broker listener" in text for text in heard.values()):
+        if "in state SSL_HANDSHAKE" in self._heard.get(codes._TRANSPORT, "") or "PLAINTEXT broker listener" in tls:
             return Cause(
                 f"the Kafka brokers at {where} do not answer in TLS: does this port expect it? If not, set "
                 "security.protocol to PLAINTEXT or SASL_PLAINTEXT, or give the port for TLS",

@@ -95,21 +95,6 @@ class Cluster:
             found += [KafkaPartition(name, number) for number in topic.partitions if exists]
         return sorted(found)
 
-    def _topics(self, name: str | None) -> Mapping[str, Any]:
-        self._listen()
-        self._causes.forget()
-        try:
-            found = self._listed(name)
-        except self._kafka.KafkaException as error:
-            raise self._away(error) from None
-        for topic in found.topics.values():
-            for number, known in topic.partitions.items():
-                if known.leader in found.brokers:
-                    leader = found.brokers[known.leader]
-                    self.leaders[KafkaPartition(topic.topic, number)] = leader.host, leader.port
-        topics: Mapping[str, Any] = found.topics
-        return topics
-
     def _listed(self, name: str | None) -> Any:
         """Return the brokers' metadata of one topic or of all.
 
@@ -128,6 +113,21 @@ class Cluster:
 
     def _listen(self) -> None:
         self._causes.listen(self._consumer, self._admin)
+
+    def _topics(self, name: str | None) -> Mapping[str, Any]:
+        self._listen()
+        self._causes.forget()
+        try:
+            found = self._listed(name)
+        except self._kafka.KafkaException as error:
+            raise self._away(error) from None
+        for topic in found.topics.values():
+            for number, known in topic.partitions.items():
+                if known.leader in found.brokers:
+                    leader = found.brokers[known.leader]
+                    self.leaders[KafkaPartition(topic.topic, number)] = leader.host, leader.port
+        topics: Mapping[str, Any] = found.topics
+        return topics
 
     def ask_ids(self, topics: Iterable[str]) -> None:
         """Request the topics' ids, which distinguish successive topics of one name; does not wait for answers."""
@@ -281,8 +281,16 @@ def topic_exists(topic: Any) -> bool | None:
 
 
 def topic_text(topic: Any) -> str:
-    """Return why a topic cannot be used, by its metadata."""
-    return "it has no kafka_partitions yet" if topic.error is None else str(topic.error.str())
+    """Return why a topic cannot be used, by its metadata, with what to do if it is missing."""
+    if topic.error is None:
+        return "it has no kafka_partitions yet"
+    codes = client_library().KafkaError
+    mends = {
+        codes.UNKNOWN_TOPIC_OR_PART: "it does not exist: create it",
+        codes.TOPIC_EXCEPTION: "this is no name that a topic can have",
+        codes.TOPIC_AUTHORIZATION_FAILED: "this user must not see it: give the user the rights to it",
+    }
+    return mends.get(topic.error.code(), str(topic.error.str()))
 
 
 def config_of(admin: Any, kind: str, name: str, secs: float) -> Mapping[str, str]:
