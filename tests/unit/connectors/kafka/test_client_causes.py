@@ -14,6 +14,8 @@ from sparkbolt.connectors.kafka.client_causes import Causes
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster, LoginRefusedError
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
+from sparkbolt.connectors.kafka.offset_stores import Owner, Scope
+from sparkbolt.connectors.kafka.start_offsets import Start
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from tests.kafka import spout, topology
@@ -60,6 +62,30 @@ def test_a_login_that_is_refused_fails_the_start_and_is_no_outage(broker, client
     with SmallBroker(**broker) as at, pytest.raises(ConfigError, match=said) as raised:
         LocalEngine(topology(name, spout(at.address, name, client=client, request_secs=0.3)))
     assert "x4!y" not in str(raised.value)
+
+
+def test_a_login_that_is_refused_while_a_topology_runs_is_an_outage(caplog):
+    place = KafkaPartition("orders", 0)
+    own: Any = SimpleNamespace(
+        kafka_partitions=lambda topics: [place],
+        ids=lambda *_: {},
+        ask_ids=lambda topics: None,
+        forget_ids=lambda topics: None,
+        firsts=lambda places: {place: 0},
+        ends=lambda places: {place: 5},
+    )
+    store: Any = SimpleNamespace(open=lambda _: None, load=lambda _: {}, save=lambda _: None)
+    wish = broker_watcher.Wish(("orders",), Start("earliest"), Owner("t/s", "t"), "refuse")
+    watcher = broker_watcher.Watcher(own, store, wish, Scope(own, "g", ("orders",)))
+    watcher._once()
+
+    def refuse(places: Any) -> Any:
+        raise LoginRefusedError("the Kafka brokers refuse the login")
+
+    own.ends = refuse
+    watcher._once()
+    assert watcher.look.problem is None
+    assert "the Kafka brokers refuse the login; nothing new is read or told until that is mended" in caplog.text
 
 
 def test_tls_at_a_port_without_tls_is_an_outage_that_names_the_port():
