@@ -54,8 +54,18 @@ class Causes:
         """Forget all errors, because the brokers have answered, or a new request begins."""
         self._heard.clear()
 
-    def cause(self) -> Cause | None:
-        """Return the most telling of the errors; None if there is none."""
+    def cause(self, error: Any = None) -> Cause | None:
+        """Return the most telling of the errors.
+
+        Args:
+            error: The error that ended the request.
+
+        Returns:
+            None if there is no error, or if ``error`` is the answer of a broker, which is its own cause.
+        """
+        inner = error.args[0] if getattr(error, "args", ()) else error
+        if hasattr(inner, "code") and inner.code() >= 0:
+            return None
         codes, where = client_library().KafkaError, self._settings.where
         heard = {code: _STATE.sub("", text) for code, text in self._heard.items()}
         login, tls = heard.get(codes._AUTHENTICATION, ""), heard.get(codes._SSL, "")

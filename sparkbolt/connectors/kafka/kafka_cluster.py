@@ -91,7 +91,9 @@ class Cluster:
         for name, topic in known.items():
             exists = topic_exists(topic)
             if exists is None:
-                raise self._away(LookupError(f"topic {name!r}: {topic_text(topic)}"))
+                raise BrokersAwayError(
+                    f"no answer from the Kafka brokers at {self._settings.where}: topic {name!r}: {topic_text(topic)}"
+                )
             found += [KafkaPartition(name, number) for number in topic.partitions if exists]
         return sorted(found)
 
@@ -264,11 +266,13 @@ class Cluster:
 
     def _away(self, error: Exception) -> BrokersAwayError:
         self._listen()
-        cause = self._causes.cause()
-        if cause is None:
-            text = self._settings.text_of(error)
-            return BrokersAwayError(f"no answer from the Kafka brokers at {self._settings.where}: {text}")
-        return (LoginRefusedError if cause.is_refusal else BrokersAwayError)(cause.text)
+        cause = self._causes.cause(error)
+        if cause is not None:
+            return (LoginRefusedError if cause.is_refusal else BrokersAwayError)(cause.text)
+        where, text = self._settings.where, self._settings.text_of(error)
+        if text.startswith("Broker: "):
+            return BrokersAwayError(f"the Kafka brokers at {where} answer with an error: {text}")
+        return BrokersAwayError(f"no answer from the Kafka brokers at {where}: {text}")
 
 
 def topic_exists(topic: Any) -> bool | None:

@@ -286,7 +286,7 @@ class KafkaCommitter:
             self._single = True
             return Unavailable(f"Kafka at {where} refuses a batch ({text}): each message is sent by itself now")
         said = next((f": {self._settings.text_of(one)}" for one, _ in refused if not _is_purge(one)), "")
-        cause = self._causes.cause()
+        cause = self._causes.cause(error)
         return Unavailable(f"no commit to Kafka at {where}: {text if cause is None else cause.text}{said}")
 
 

@@ -141,7 +141,7 @@ class Sender:
     def why(self, topic: str, error: Any) -> tuple[str, bool]:
         """Return why brokers did not acknowledge a message, and whether they say that its topic does not exist."""
         self._causes.listen(self._producer)
-        cause = self._causes.cause()
+        cause = None if error.code() == client_library().KafkaError._UNKNOWN_TOPIC else self._causes.cause(error)
         if cause is not None:
             return cause.text, False
         if not self._is_silent:

@@ -320,7 +320,7 @@ class PartitionReader:
         return low, high
 
     def _away(self, begin: int, end: int, error: Any = None) -> SourceUnavailable:
-        cause = self._causes.cause()
+        cause = self._causes.cause(error)
         if cause is not None:
             return SourceUnavailable(f"{self._place}@{begin} to {end} cannot be read: {cause.text}")
         said = "" if error is None else f": {self._settings.text_of(error)}"

@@ -154,6 +154,18 @@ def test_the_cause_of_an_outage_is_one_sentence_that_says_what_to_do(code, text,
     assert causes.cause() is None
 
 
+def test_the_answer_of_a_broker_is_its_own_cause():
+    def committed(*_: Any, **__: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+
+    own = cluster("b:9092", {})
+    own._causes.hear(KafkaError(KafkaError._TRANSPORT, "c:9092/2: Connect to ipv4#10.0.0.7:9092 failed"))
+    own._consumer = SimpleNamespace(committed=committed, poll=lambda _: None)
+    own._admin = SimpleNamespace(poll=lambda _: None)
+    with pytest.raises(BrokersAwayError, match=r"at b:9092 answer with an error: Broker: Group authorization failed$"):
+        own.committed([KafkaPartition("orders", 0)])
+
+
 def test_a_group_with_a_live_member_is_named_with_the_member():
     def commit(**_: Any) -> None:
         raise KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
