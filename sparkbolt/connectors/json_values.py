@@ -36,8 +36,7 @@ def json_of(value: Any) -> bytes:
     try:
         return _json_of(value)
     except (TypeError, ValueError) as error:
-        name, error = _at_fault(value, error)
-        raise refusal(name, error) from None
+        raise refusal(*_at_fault(value, error)) from None
 
 
 def refusal(name: str | None, error: Exception) -> Exception:

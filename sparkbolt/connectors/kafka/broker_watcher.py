@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from sparkbolt.base.intervals import Intervals
-from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster, Topics
+from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster, LoginRefusedError, Topics
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.offset_planner import Look, PartitionLog, TopicIds
 from sparkbolt.connectors.kafka.offset_stores import OffsetsStore, OtherTopology, Owner, Scope, Stored
@@ -81,7 +81,7 @@ class Watcher:
         """Start the thread and wait for the first look; at most ``OPEN_AGAIN_SECS`` if requests raise.
 
         Raises:
-            ConfigError: An argument does not fit the brokers or the store.
+            ConfigError: An argument does not fit the brokers or the store, or the brokers refuse the login.
             BrokersAwayError: No broker answered in time.
         """
         self._thread.start()
@@ -97,6 +97,8 @@ class Watcher:
         if error is None and self._opened:
             return
         self.close()
+        if isinstance(error, LoginRefusedError):
+            raise ConfigError(str(error))
         raise error or BrokersAwayError(f"the Kafka brokers did not answer within {wait_secs:.0f} s")
 
     def want(self) -> None:
@@ -280,9 +282,13 @@ class Watcher:
         self._first |= begun
 
     def _say_what_is_missing(self, places: Sequence[KafkaPartition]) -> None:
-        topics = self._wish.topics if isinstance(self._wish.topics, tuple) else ()
-        missing = set(topics) - {place.topic for place in places}
-        self._warn("topic %s does not exist: it is read as soon as it does; is the name right?", map(repr, missing))
+        topics = self._wish.topics
+        if isinstance(topics, tuple):
+            missing = set(topics) - {place.topic for place in places}
+            self._warn("topic %s does not exist: it is read as soon as it does; is the name right?", map(repr, missing))
+        else:
+            pattern = [] if places else [repr(topics.pattern)]
+            self._warn("no topic matches %s as a whole: it is read as soon as one does; is the pattern right?", pattern)
         if not self._opened:
             self._warn(
                 "start= names %s, which the brokers do not have: this has no effect; a kafka_partition that is created "

@@ -19,9 +19,9 @@ from sparkbolt.api.tuples import Tuple
 from sparkbolt.api.unsent import note_unsent
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_committer import TXID_HEADER, InDoubt, KafkaCommitter, TopicChecks
-from sparkbolt.connectors.kafka.kafka_sender import Sender
+from sparkbolt.connectors.kafka.kafka_sender import Sender, is_refusal
 from sparkbolt.connectors.message_parts import Part, encoded, encoded_part, part_of
-from sparkbolt.errors import ConfigError
+from sparkbolt.errors import ConfigError, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +43,10 @@ class KafkaBolt(Committer):
     in one Kafka transaction, when the micro-batch has succeeded. A consumer with
     ``isolation.level=read_committed`` sees each message exactly once; the header ``sparkbolt-txid`` has its txid.
 
-    A tuple fails if it cannot be encoded, if the broker refuses its message, or if the broker does not acknowledge
-    the message within ``deliver_secs``. The simulator and ``TopologyTestDriver`` record messages instead of sending
-    them (``TopologyTestDriver.unsent``).
+    A tuple fails if it cannot be encoded, if the broker refuses its message, or if ``topic_field`` names a topic that
+    does not exist. If the broker does not acknowledge the message within ``deliver_secs``, or the topic of ``topic=``
+    does not exist, the tuple fails without costing an attempt (``Unavailable``), and the reason is the cause. The
+    simulator and ``TopologyTestDriver`` record messages instead of sending them (``TopologyTestDriver.unsent``).
 
     >>> KafkaBolt("localhost:9092", topic="words", key="word").topic
     'words'
@@ -111,6 +112,8 @@ class KafkaBolt(Committer):
             ConfigError: The client library refuses a property.
         """
         self._context = context
+        self._unsent: list[tuple[Tuple, BoltCollector, str, Any]] = []
+        """Tuples whose messages the brokers did not acknowledge, with their topics and errors."""
         self._checks: TopicChecks | None = None
         if context.config.transactional and context.rehearsal_directory is None:
             self._checks = TopicChecks(self.settings, request_secs=self.deliver_secs, asks=self.trial)
@@ -132,7 +135,7 @@ class KafkaBolt(Committer):
             return
         _, topic, key, value, headers = made
         message = {"key": key, "value": value, "headers": headers}
-        self._sender.send(topic, message, partial(self._settle, tup, collector))
+        self._sender.send(topic, message, partial(self._settle, tup, collector, topic))
 
     def row(self, tup: Tuple) -> Message:
         """Return the tuple's message.
@@ -173,16 +176,26 @@ class KafkaBolt(Committer):
         """Release the driver's producer."""
         self._committer.close()
 
-    def _settle(self, tup: Tuple, collector: BoltCollector, error: Any) -> None:
+    def _settle(self, tup: Tuple, collector: BoltCollector, topic: str, error: Any) -> None:
         if error is None:
             collector.ack(tup)
-        else:
+        elif is_refusal(error):
             collector.fail(tup, f"Kafka did not take its message: {self.settings.text_of(error)}")
+        else:
+            self._unsent.append((tup, collector, topic, error))
 
     def flush(self) -> None:
         """Wait until each message is acknowledged or has failed."""
-        if self._sender is not None:
-            self._sender.flush()
+        if self._sender is None:
+            return
+        self._sender.flush()
+        unsent, self._unsent = self._unsent, []
+        reasons: dict[str, str | Unavailable] = {}
+        for tup, collector, topic, error in unsent:
+            if topic not in reasons:
+                text, is_missing = self._sender.why(topic, error)
+                reasons[topic] = text if is_missing and self.topic is None else Unavailable(text)
+            collector.fail(tup, reasons[topic])
 
     def cleanup(self) -> None:
         """Release the producer; no message is in flight."""
