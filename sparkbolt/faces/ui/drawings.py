@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +20,7 @@ from sparkbolt.faces.ui import shown
 from sparkbolt.faces.ui.urls import part_of_path
 
 BOX = 66.0
-BOX_WIDTH = 164.0
+BOX_WIDTH = 180.0
 HOP = 62.0
 MARGIN = 16.0
 SOURCE = 74.0
@@ -143,28 +144,78 @@ def _source(layout: Layout, node: Node, lag: int) -> str:
     )
 
 
+@dataclass(frozen=True)
+class _Load:
+    """What a component did in a window."""
+
+    colour: str
+    """The classes of its colour."""
+    words: str
+    wrong: int
+    """How much of it failed, and how many errors it reported."""
+
+
+def _load(one: ComponentDocument, numbers: Numbers | None, secs: float) -> _Load:
+    is_spout = one["kind"] == "spout"
+    capacity = numbers["capacity"] if numbers else None
+    busy = shown.busy(capacity)
+    done = (numbers["emitted"] if is_spout else numbers["executed"]) / secs if numbers and secs else None
+    wrong = numbers["failed"] + numbers["errors"] if numbers else 0
+    colour = "spout" if is_spout and busy in ("unknown", "idle") else f"cap-{busy}"
+    words = [shown.rate(done)]
+    if numbers and wrong:
+        many = numbers["failed"] or numbers["errors"]
+        words = [f"{shown.brief(many)} {'failed' if numbers['failed'] else 'error' if many == 1 else 'errors'}"]
+        colour += "" if is_spout else " failing"
+    words += [] if capacity is None else [f"{shown.share(capacity)} busy"]
+    return _Load(colour, " · ".join(words), wrong)
+
+
+def flow_list(document: TopologyDocument, window: str, base: str) -> Markup:
+    """The flow as a list, for windows that are too narrow for the picture; arguments as for ``flow``."""
+    sums = document["windows"].get(window)
+    rows = []
+    for one in sorted(document["components"], key=lambda each: each["level"]):
+        if one["kind"] == "system":
+            continue
+        load = _load(one, sums["components"].get(one["id"]) if sums else None, sums["secs"] if sums else 0.0)
+        senders = dict.fromkeys(way["component"] for way in one["inputs"])
+        lag = sum(document["now"]["lag"].get(one["id"], {}).values())
+        before = f"from {', '.join(senders)}" if senders else f"lag {shown.brief(lag)}" if lag else ""
+        rows.append(
+            Markup('<li class="{}"><a href="{}/components/{}">{}</a> <span class="told">{}</span> {}</li>').format(
+                load.colour,
+                base,
+                part_of_path(one["id"]),
+                one["id"],
+                load.words,
+                Markup('<span class="meta">{}</span>').format(before) if before else "",
+            )
+        )
+    return Markup('<ol class="flow-list">{}</ol>').format(Markup("").join(rows))
+
+
 def _flow_box(
     layout: Layout, node: Node, one: ComponentDocument, numbers: Numbers | None, secs: float, base: str
 ) -> str:
     x, y, width = layout.lefts[node.column], node.y, layout.widths[node.column]
     is_spout = one["kind"] == "spout"
     capacity = numbers["capacity"] if numbers else None
-    done = (numbers["emitted"] if is_spout else numbers["executed"]) / secs if numbers and secs else None
-    colour = "spout" if is_spout and shown.busy(capacity) in ("unknown", "idle") else f"cap-{shown.busy(capacity)}"
-    told = f"{shown.rate(done)}" + ("" if capacity is None else f" · {shown.share(capacity)} busy")
+    load = _load(one, numbers, secs)
     name, kind = escape(cut(one["id"])), escape(cut(one["type"].rpartition(".")[2]))
     left, right = (x + 24, x + width - 22) if is_spout else (x + 14, x + width - 14)
     return (
-        f'<a class="box {colour}" href="{escape(base)}/components/{part_of_path(one["id"])}" '
-        f'aria-label="{escape(one["id"])}, {escape(told)}"><title>{escape(one["id"])} ({escape(one["type"])})</title>'
+        f'<a class="box {load.colour}" href="{escape(base)}/components/{part_of_path(one["id"])}" '
+        f'aria-label="{escape(one["id"])}, {escape(load.words)}">'
+        f"<title>{escape(one['id'])} ({escape(one['type'])})</title>"
         f'<rect class="body" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{BOX}" '
         f'rx="{BOX / 2 if is_spout else 8}"/>'
         f'<text class="name" x="{left:.1f}" y="{y + 21:.1f}">{name}</text>'
         f'<text class="times" x="{right:.1f}" y="{y + 21:.1f}" text-anchor="end">'
         f"\N{MULTIPLICATION SIGN}{one['parallelism']}</text>"
         f'<text class="kind" x="{left:.1f}" y="{y + 36:.1f}">{kind}</text>'
-        f'<text class="told" x="{left:.1f}" y="{y + 52:.1f}">{escape(told)}</text>'
-        f"{'' if is_spout else _filled(x, y, width, capacity)}{_alarm(x + width, y, numbers)}</a>"
+        f'<text class="told" x="{left:.1f}" y="{y + 52:.1f}">{escape(load.words)}</text>'
+        f"{'' if is_spout else _filled(x, y, width, capacity)}{_alarm(x + width, y, load.wrong)}</a>"
     )
 
 
@@ -176,9 +227,8 @@ def _filled(x: float, y: float, width: float, capacity: float | None) -> str:
     return f'<rect class="filled" x="{x + 10:.1f}" y="{y + BOX - 8:.1f}" height="3" rx="1.5" width="{part:.1f}"/>'
 
 
-def _alarm(right: float, y: float, numbers: Numbers | None) -> str:
+def _alarm(right: float, y: float, wrong: int) -> str:
     """A mark at a box whose component has failed something in the window."""
-    wrong = numbers["failed"] + numbers["errors"] if numbers else 0
     title = f"<title>{wrong:,} failed or errors</title>"
     return f'<circle class="alarm" cx="{right - 4:.1f}" cy="{y + 4:.1f}" r="6">{title}</circle>' if wrong else ""
 

@@ -24,7 +24,7 @@ PAGES = [
     "/",
     "/login",
     BASE,
-    f"{BASE}?window=86400&since=1d",
+    f"{BASE}?window=86400",
     f"{BASE}/components/orders",
     f"{BASE}/components/enrich?window=:all-time",
     f"{BASE}/components/revenue",
@@ -39,7 +39,7 @@ PAGES = [
     f"{BASE}/dead-letters",
     f"{BASE}/dead-letters?show=all",
     f"{BASE}/dead-letters/{LETTER}",
-    f"{BASE}/kafka?since=30d",
+    f"{BASE}/kafka?window=:all-time",
     f"{BASE}/settings",
     f"{BASE}/log",
     f"{BASE}/do/kill",
@@ -217,6 +217,32 @@ def test_an_error_of_a_request_becomes_an_error_page(
     assert answer.status_code == status
     assert NASTY not in answer.text
     assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_a_failing_bolt_is_marked_in_the_picture_and_in_the_list_for_phones() -> None:
+    page = seen(Shop(), BASE)
+    bolts = {a["href"]: a["class"] for a in page.all("a") if "box" in (a.get("class") or "")}
+    assert {path for path, kind in bolts.items() if "failing" in (kind or "")} == {f"{BASE}/components/enrich"}
+    assert len([li for li in page.all("li") if "failing" in (li.get("class") or "")]) == 1
+    assert page.words.count("540 failed · 96\xa0% busy") == 2
+
+
+def test_one_time_range_selects_the_numbers_and_the_charts_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Shop()
+    asked: list[int | None] = []
+    series = operator.series
+
+    def noted(topology: str, since_ms: int | None = None, until_ms: int | None = None) -> Any:
+        asked.append(since_ms)
+        return series(topology, since_ms, until_ms)
+
+    monkeypatch.setattr(operator, "series", noted)
+    for path in (BASE, f"{BASE}/components/enrich", f"{BASE}/kafka"):
+        page = seen(operator, f"{path}?window=10800")
+        choices = [div for div in page.all("div") if div.get("role") == "group"]
+        assert [div["aria-label"] for div in choices] == ["Time range"]
+        assert asked.pop() == NOW_MS - 10_800_000
+        assert f"{BASE}/trees?window=10800" in [link["href"] for link in page.all("a")]
 
 
 def rows_of(page: Page) -> int:
