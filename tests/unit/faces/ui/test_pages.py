@@ -354,15 +354,38 @@ def test_a_refusal_is_shown_with_its_explanation() -> None:
 
 def test_an_edited_letter_is_replayed_with_only_the_edits_changed() -> None:
     operator = Shop()
-    form = {f"letter-{LETTER}": "on", "field-0": '"c-1"', "field-1": '"k-7"', "field-2": "1"}
+    form = {f"letter-{LETTER}": "on", "field-0": "c-1", "field-1": '"k-7"', "field-2": "1"}
     acted(operator, f"{BASE}/do/replay", form)
     [(verb, _, arguments)] = operator.asked
     assert (verb, arguments["values"]) == ("replay", {"customer": "c-1", "sku": "k-7"})
 
 
+def test_lists_show_the_reason_the_attempts_the_state_and_the_record_by_field_and_texts_without_quotes() -> None:
+    for path, attempts in ((f"{BASE}/dead-letters", "5"), (f"{BASE}/trees", "1")):
+        words = " ".join(seen(Shop(), path).words.split())
+        assert "KeyError: 'sku'" in words
+        assert "customer c-118" in words or "customer c-22 sku null amount 1" in words
+        assert "waiting" in words or "failed" in words
+        assert f" {attempts} " in words
+
+
+def test_a_record_of_one_text_is_shown_and_edited_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Shop()
+    line = '\nGET /index.html "200"'
+    one = {**shop.letter(1), "fields": ["line"], "tuples": [[line]]}
+    monkeypatch.setattr(operator, "letters", lambda *arguments, **options: [one])
+    monkeypatch.setattr(operator, "letter", lambda *arguments, **options: one)
+    for path in (f"{BASE}/dead-letters", f"{BASE}/dead-letters/{LETTER}"):
+        assert line in seen(operator, path).words
+    acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "field-0": line.replace("\n", "\r\n")})
+    assert operator.asked.pop()[2]["values"] is None
+    acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "field-0": "GET / 200"})
+    assert operator.asked.pop()[2]["values"] == {"line": "GET / 200"}
+
+
 def test_a_letter_that_was_not_edited_is_given_again_as_it_is() -> None:
     operator = Shop()
-    form = {f"letter-{LETTER}": "on", "field-0": f'"{NASTY}"', "field-1": "null", "field-2": "1"}
+    form = {f"letter-{LETTER}": "on", "field-0": NASTY, "field-1": "null", "field-2": "1"}
     acted(operator, f"{BASE}/do/replay", form)
     assert operator.asked == [("replay", ORDERS, {"ids": [LETTER], "values": None, "target": None})]
 
