@@ -34,7 +34,7 @@ HOPS_MAX = 60
 """So many hops of a tree are drawn; its table has all."""
 
 Shape = tuple[tuple[tuple[str, int, str], ...], tuple[tuple[str, str, str], ...]]
-"""(id, level, class) of each component; (sender, bolt, label) of each subscription."""
+"""(id, depth, class) of each component; (sender, bolt, label) of each subscription."""
 
 
 def cut(name: str, most: int = NAME_MAX) -> str:
@@ -59,22 +59,37 @@ def width_of(value: float) -> float:
 def _flow_layout(shape: Shape) -> Layout:
     components, subscriptions = shape
     boxes = [
-        Node(level, id_, max(BOX_WIDTH, len(cut(id_)) * NAME_EM + 70, len(cut(kind)) * SMALL_EM + 30), BOX)
-        for id_, level, kind in components
+        Node(depth, id_, max(BOX_WIDTH, len(cut(id_)) * NAME_EM + 70, len(cut(kind)) * SMALL_EM + 30), BOX)
+        for id_, depth, kind in components
     ]
     return lay_out_graph(boxes, subscriptions, left=MARGIN + SOURCE, top=MARGIN)
 
 
+def depths_of(components: Sequence[ComponentDocument]) -> dict[str, int]:
+    """The longest distance of each component from the spouts, in this order; without the components of the system."""
+    inputs = {one["id"]: one["inputs"] for one in components if one["kind"] != "system"}
+    found: dict[str, int] = {}
+
+    def depth(id_: str) -> int:
+        if id_ not in found:
+            found[id_] = 1 + max(
+                (depth(way["component"]) for way in inputs[id_] if way["component"] in inputs), default=-1
+            )
+        return found[id_]
+
+    return dict(sorted(((id_, depth(id_)) for id_ in inputs), key=lambda each: each[1]))
+
+
 def _shape(components: Sequence[ComponentDocument]) -> Shape:
-    shown_ones = [one for one in components if one["kind"] != "system"]
-    ids = {one["id"]: one["level"] for one in shown_ones}
+    depths = depths_of(components)
+    shown_ones = [one for one in components if one["id"] in depths]
     edges = [
         (way["component"], one["id"], label_of(way))
         for one in shown_ones
         for way in one["inputs"]
-        if way["component"] in ids and ids[way["component"]] < one["level"]
+        if way["component"] in depths
     ]
-    return tuple((one["id"], one["level"], one["type"].rpartition(".")[2]) for one in shown_ones), tuple(edges)
+    return tuple((one["id"], depths[one["id"]], one["type"].rpartition(".")[2]) for one in shown_ones), tuple(edges)
 
 
 def label_of(way: Mapping[str, Any]) -> str:
@@ -175,9 +190,8 @@ def flow_list(document: TopologyDocument, window: str, base: str) -> Markup:
     """The flow as a list, for windows that are too narrow for the picture; arguments as for ``flow``."""
     sums = document["windows"].get(window)
     rows = []
-    for one in sorted(document["components"], key=lambda each: each["level"]):
-        if one["kind"] == "system":
-            continue
+    by_id = {one["id"]: one for one in document["components"]}
+    for one in map(by_id.__getitem__, depths_of(document["components"])):
         load = _load(one, sums["components"].get(one["id"]) if sums else None, sums["secs"] if sums else 0.0)
         senders = dict.fromkeys(way["component"] for way in one["inputs"])
         lag = sum(document["now"]["lag"].get(one["id"], {}).values())

@@ -5,13 +5,14 @@ Everything comes from ``Asking``; nothing here computes a number that a document
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sparkbolt.api.config import Config
 from sparkbolt.control.documents import (
     ComponentDocument,
     Numbers,
@@ -19,6 +20,8 @@ from sparkbolt.control.documents import (
     SeriesPoint,
     StreamSubscription,
     TopologyDocument,
+    TopologyEntry,
+    TopologyState,
     WindowDocument,
 )
 from sparkbolt.control.intent import LOG_LEVELS, SETTINGS
@@ -44,6 +47,8 @@ from sparkbolt.faces.ui.urls import path_of
 
 MICRO_BATCHES_SHOWN = 40
 LOG_LINES = 200
+DEFAULTS = vars(Config())
+"""The settings of a topology that sets none."""
 COLOURS = "abcd"
 """The colours of lines, as ``Line.colour``."""
 
@@ -53,7 +58,23 @@ async def topologies_page(request: Request) -> Response:
     entries = await asking_of(request).topologies()
     search = request.query_params.get("q", "")
     found = [entry for entry in entries if search.lower() in f"{entry['name']} {entry['id']} {entry['host']}".lower()]
-    return rendered(request, "topologies.html", entries=found, search=search, none_at_all=not entries)
+    return rendered(request, "topologies.html", rows=by_name(found), search=search, none_at_all=not entries)
+
+
+def by_name(entries: Sequence[TopologyEntry]) -> list[tuple[TopologyEntry, list[TopologyEntry]]]:
+    """Topologies with their other runs, the newest first: rows of those that run, then of those that do not.
+
+    A name has a row for each run that goes on, or for its newest one; its first row has the other runs.
+    """
+    newest_first = sorted(entries, key=lambda entry: entry["started_ms"], reverse=True)
+    names: dict[str, list[TopologyEntry]] = {}
+    for entry in sorted(newest_first, key=lambda entry: not TopologyState(entry["state"]).runs):
+        names.setdefault(entry["name"], []).append(entry)
+    rows = []
+    for runs in names.values():
+        many = max(1, sum(TopologyState(entry["state"]).runs for entry in runs))
+        rows += [(entry, [] if at else runs[many:]) for at, entry in enumerate(runs[:many])]
+    return rows
 
 
 async def one_topology_page(request: Request) -> Response:
@@ -198,6 +219,7 @@ async def component_page(request: Request) -> Response:
         document,
         Tab.OVERVIEW,
         component=found[0],
+        settings=own_settings(document, found[0]),
         by_window={
             name: document["windows"][name]["components"].get(component, NO_NUMBERS)
             for name in WINDOWS
@@ -340,11 +362,32 @@ async def settings_page(request: Request) -> Response:
     document = await asking_of(request).document(topology_of(request))
     settings = document["settings"]
     changeable = [(key, setting, settings.get(setting.field)) for key, setting in SETTINGS.items()]
-    own = [(one, name, value) for one in document["components"] for name, value in sorted(one["settings"].items())]
-    fixed = [(words(name), value) for name, value in sorted(settings.items())]
+    own = [(one, name, value) for one in document["components"] for name, value in own_settings(document, one).items()]
+    changed = [(words(name), value) for name, value in sorted(settings.items()) if differs(name, value, DEFAULTS)]
     return topology_page(
-        request, "settings.html", document, Tab.SETTINGS, changeable=changeable, fixed=fixed, own=own, levels=LOG_LEVELS
+        request,
+        "settings.html",
+        document,
+        Tab.SETTINGS,
+        changeable=changeable,
+        changed=changed,
+        own=own,
+        levels=LOG_LEVELS,
     )
+
+
+def differs(name: str, value: Any, others: Mapping[str, Any]) -> bool:
+    """Whether a setting has another value than in ``others``."""
+    return name not in others or others[name] != value
+
+
+def own_settings(document: TopologyDocument, component: ComponentDocument) -> dict[str, Any]:
+    """The settings of a component that differ from the defaults, and from those of its topology."""
+    return {
+        name: value
+        for name, value in sorted(component["settings"].items())
+        if differs(name, value, DEFAULTS) and differs(name, value, document["settings"])
+    }
 
 
 async def log_page(request: Request) -> Response:

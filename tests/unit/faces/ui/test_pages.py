@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from sparkbolt.control.documents import TopologyDocument
+from sparkbolt.api.config import Config
+from sparkbolt.control.documents import TopologyDocument, TopologyEntry
 from sparkbolt.faces.ui.app import make_app
 from sparkbolt.faces.ui.operator_calls import LateAnswerError
 from sparkbolt.faces.ui.page_routes import page_options
+from sparkbolt.faces.ui.topology_pages import by_name
 from sparkbolt.faces.ui.urls import path_of
 from tests.unit.faces.ui import shop
 from tests.unit.faces.ui.shop import CLICKS, NASTY, NIGHTLY, NOW_MS, ORDERS, STOCK, Shop
@@ -179,6 +181,33 @@ def test_a_topology_without_any_known_data_is_shown() -> None:
     document["now"].update(lag={}, memory=[], state={}, slowest=None, micro_batch=None, watermarks={}, pending={})
     for part in ("", "micro-batches", "trees", "dead-letters", "kafka", "settings", "log", "errors"):
         assert seen(operator, path_of(ORDERS, part)).wrong == []
+
+
+def test_topologies_are_grouped_by_name_with_those_that_run_first() -> None:
+    def run(id_: str, state: str) -> TopologyEntry:
+        return shop.entry(id_, state)
+
+    runs = [run("b-1-100", "ended"), run("a-1-300", "failed"), run("a-2-200", "active"), run("c-1-900", "dead")]
+    runs += [run("a-3-100", "inactive"), run("b-2-150", "ended")]
+    rows = [(one["id"], [other["id"] for other in others]) for one, others in by_name(runs)]
+    assert rows == [("a-2-200", ["a-1-300"]), ("a-3-100", []), ("c-1-900", []), ("b-2-150", ["b-1-100"])]
+    assert "2 other runs of orders" in seen(Shop(), "/").words
+
+
+def test_only_settings_that_differ_from_their_defaults_are_shown() -> None:
+    operator = Shop()
+    document = operator.documents[ORDERS]
+    document["settings"] = {**vars(Config()), "max_attempts": 7}
+    document["components"][0]["settings"] = {**document["settings"], "max_spout_pending": 5000}
+    words = seen(operator, f"{BASE}/settings").words
+    table = words[words.index("Settings that differ") : words.index("This run")]
+    assert " ".join(table.split()) == (
+        "Settings that differ from the defaults SettingValuemax attempts7 "
+        "Settings of components ComponentSettingValueordersmax spout pending5000"
+    )
+    assert "5000" in seen(operator, f"{BASE}/components/orders").words
+    document["settings"] = vars(Config())
+    assert "All settings have their defaults" in seen(operator, f"{BASE}/settings").words
 
 
 def test_a_home_without_topologies_says_how_to_start_one() -> None:
