@@ -20,7 +20,7 @@ from sparkbolt.api.unsent import note_unsent
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_committer import TXID_HEADER, InDoubt, KafkaCommitter, TopicChecks
 from sparkbolt.connectors.kafka.kafka_sender import Sender
-from sparkbolt.connectors.message_parts import Part, encoded, part_of
+from sparkbolt.connectors.message_parts import Part, encoded, encoded_part, part_of
 from sparkbolt.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ class KafkaBolt(Committer):
     Give either ``topic``, the name of the topic, or ``topic_field``, the field that holds the name. ``key``, ``value``
     and ``headers`` are each the name of a field or a function of the tuple. Without ``value`` the message is a JSON
     object of all fields. Bytes are written unchanged, a str as UTF-8, None as a null key or value, and anything else
-    as JSON, as ``JsonLinesBolt`` writes it. Headers are a mapping or an iterable of pairs. ``client`` takes further
-    client properties, such as those for SASL and TLS; they are never printed.
+    as JSON, with the encoder of ``JsonLinesBolt``. Headers are a mapping or an iterable of pairs. ``client`` takes
+    further client properties, such as those for SASL and TLS; passwords and other secrets are never printed.
 
     In a transactional topology (``Config(transactional=True)``) the messages of a micro-batch are sent by the driver,
     in one Kafka transaction, when the micro-batch has succeeded. A consumer with
@@ -143,8 +143,8 @@ class KafkaBolt(Committer):
         topic = self.topic if self.topic_field is None else tup[self.topic_field]
         if not isinstance(topic, str) or not topic:
             raise ValueError(f"field {self.topic_field!r} holds {topic!r:.60}, expected the name of a topic")
-        key = encoded(part_of(self.key, tup))
-        value = encoded(dict(tup) if self.value is None else part_of(self.value, tup))
+        key = encoded_part(self.key, tup)
+        value = encoded(dict(tup)) if self.value is None else encoded_part(self.value, tup)
         headers = None if self.headers is None else header_pairs(part_of(self.headers, tup))
         return self._context.now_ms, topic, key, value, headers
 
