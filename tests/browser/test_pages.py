@@ -85,6 +85,17 @@ def test_the_printed_link_logs_in_and_leaves_no_token_in_the_address(visit: Visi
     assert visitor.complaints == []
 
 
+def test_a_phone_shows_the_flow_and_what_fails(visit: Visit) -> None:
+    page = visit(width=390).goto(BASE)
+    expect(page.get_by_role("link", name="alerts", exact=True).first).to_be_visible()
+    expect(page.locator(".flow-list .failing")).to_contain_text("540 failed")
+    expect(page.locator("svg.flow")).to_be_hidden()
+    page.goto(f"{page.url}/dead-letters")
+    row = page.locator(".stories tbody tr").first
+    for text in ("orders/3@40140", "KeyError: 'sku'", "c-22", "waiting"):
+        expect(row.get_by_text(text).last).to_be_in_viewport()
+
+
 def tab_to(visitor: Visitor, wanted: str) -> None:
     """Press Tab until something with this name has the focus."""
     for _ in range(120):
@@ -159,9 +170,9 @@ def test_a_chart_is_read_with_the_arrow_keys_and_a_table_is_sorted(visit: Visit)
     chart = page.locator("figure[data-chart]").nth(1)
     chart.focus()
     page.keyboard.press("Home")
-    expect(chart.locator(".readout")).to_contain_text("11:20:00 UTC: p50")
+    expect(chart.locator(".readout")).to_contain_text("12:10:00 UTC: p50")
     page.keyboard.press("ArrowRight")
-    expect(chart.locator(".readout")).not_to_contain_text("11:20:00")
+    expect(chart.locator(".readout")).not_to_contain_text("12:10:00")
     bolts = page.get_by_role("region", name="Bolts").locator("tbody th a")
     page.get_by_role("region", name="Bolts").get_by_role("button", name="Capacity").click()
     expect(bolts.first).to_have_text("enrich")

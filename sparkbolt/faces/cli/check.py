@@ -26,7 +26,7 @@ from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.faces.cli.tables import aligned
 from sparkbolt.faces.cli.texts import show
-from sparkbolt.faces.drawing.stages import StageView, stage_level, stages_of
+from sparkbolt.faces.drawing.stages import StageView, stages_of
 from sparkbolt.layout.lane import FUSIBLE, Lane, lay_out
 
 _READ_ONLY = (str, int, float, bool, bytes, type(None), tuple, frozenset)
@@ -141,7 +141,7 @@ def _examined(spec: ComponentSpec, lane: Lane) -> Examined:
         id=spec.id,
         kind=kind_of(spec.component),
         parallelism=spec.parallelism,
-        level=stage_level(lane, spec.id),
+        level=lane.stage_of(spec.id),
         fused_into=lane.fused_into.get(spec.id),
         fusion="" if spec.is_spout else fusion_reason(spec, lane),
         stateful=stateful,

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from sparkbolt.base.words import Word
-from sparkbolt.control.documents import ALL_TIME, TopologyDocument, TopologyEntry, TopologyState
+from sparkbolt.control.documents import ALL_TIME, WINDOWS_SECS, TopologyDocument, TopologyEntry, TopologyState
 from sparkbolt.control.verbs import VERBS
 from sparkbolt.faces.ui import shown
 from sparkbolt.faces.ui.app import error_status
@@ -31,8 +31,9 @@ from sparkbolt.version import __version__
 PAGE_ROWS = 50
 """How many rows a page of a list has."""
 WINDOWS = {"600": "10 min", "10800": "3 h", "86400": "1 day", ALL_TIME: "all time"}
-SPANS_SECS = {"1h": (3600, "1 hour"), "1d": (86_400, "1 day"), "30d": (30 * 86_400, "30 days")}
-"""How far back charts reach, by the names in URLs: in seconds, and as words."""
+REACH_SECS = {**WINDOWS_SECS, ALL_TIME: 30 * 86_400}
+"""How far back charts reach, by window, in seconds: the history has one month."""
+REACHES = {**WINDOWS, ALL_TIME: "30 days"}
 
 
 class Tab(Word):
@@ -129,7 +130,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.filters |= shown.FILTERS
-    made.globals |= {"bar": bar, "path_of": path_of, "windows": WINDOWS, "spans": SPANS_SECS, "tabs": TABS}
+    made.globals |= {"bar": bar, "path_of": path_of, "windows": WINDOWS, "reaches": REACHES, "tabs": TABS}
     made.globals |= {"version": __version__, "unknown": shown.UNKNOWN}
     return made
 
@@ -152,6 +153,7 @@ def rendered(request: Request, template: str, *, status: int = 200, **values: An
         "query": request.query_params,
         "now": now_ms(request),
         "linked": linked,
+        "kept_window": f"?window={window}" if (window := request.query_params.get("window")) in WINDOWS else "",
         "answers_form": request.method == "POST",
         "home_trouble": asking_of(request).trouble,
     }
