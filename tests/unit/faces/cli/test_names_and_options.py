@@ -6,14 +6,18 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from sparkbolt import Topology
 from sparkbolt.control.parameters import duration_secs
+from sparkbolt.control.verbs import VERBS
 from sparkbolt.faces.cli import main, program
 from sparkbolt.faces.cli.locate import BrokenModuleError, load_topology
+from sparkbolt.faces.cli.parser import GROUPS, parser
 
 MODULE = """
 from sparkbolt import TopologyBuilder
@@ -129,7 +133,14 @@ def test_mistakes_of_a_topology_are_listed_with_exit_code_1(module: str, capsys:
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["fly"], ["run"], ["run", "a:b", "--for", "3x"], ["run", "a:b", "--for", "0s"], ["run", "a:b", "--conf", "x"]],
+    [
+        ["fly"],
+        ["run"],
+        ["dlq"],
+        ["run", "a:b", "--for", "3x"],
+        ["run", "a:b", "--for", "0s"],
+        ["run", "a:b", "--conf", "x"],
+    ],
 )
 def test_wrong_arguments_exit_with_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
@@ -155,7 +166,36 @@ def test_version_and_help_exit_with_code_0(capsys: pytest.CaptureFixture[str]) -
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("sparkbolt ")
     assert main(["--help"]) == 0
-    assert "exit codes:" in capsys.readouterr().out
+    assert "exit codes:" in (out := capsys.readouterr().out)
+    assert main([]) == 0
+    assert capsys.readouterr().out == out
+
+
+def test_help_shows_each_command_once_in_its_group_with_an_example_that_is_valid(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main([])
+    head = capsys.readouterr().out.partition("\n`sparkbolt COMMAND")[0]
+    groups = dict(re.findall(r"^(\w+) .*, for example: (.*)$", head, re.MULTILINE))
+    assert list(groups) == ["build", "run", "watch", "operate", "mend"]
+    for example in groups.values():
+        parser().parse_args(example.split()[1:])
+    shown = re.findall(r"^  ([a-z-]+) +\w", head, re.MULTILINE)
+    commands = {name.partition(" ")[0] for group in GROUPS for name in group.commands}
+    assert sorted(shown) == sorted({*commands, *(verb.name for verb in VERBS.values() if verb.has_command)})
+
+
+def test_a_command_loads_only_its_own_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+
+    def load(name: str) -> ModuleType:
+        loaded.append(name)
+        return import_module(name)
+
+    monkeypatch.setitem(parser.__globals__, "import_module", load)
+    monkeypatch.setitem(parser.__globals__, "_verbs", lambda: loaded.append("the verbs"))
+    parser(["check", "a:b"]).parse_args(["check", "a:b"])
+    assert loaded == ["sparkbolt.faces.cli.check"]
 
 
 DOCS = Path(__file__).parents[4] / "docs"
