@@ -221,7 +221,7 @@ def moved(lane: Lane, placement: Mapping[str, Any]) -> list[str]:
     ]
     if len(before) != len(now):
         sentences.append(f"there were {len(before)} levels that keep state, and there would be {len(now)}")
-    hint = "the likely reason is that fuse, tick_tuple_freq_secs or stateless of a bolt was changed"
+    hint = "the likely reason is that fuse, tick_tuple_freq_secs or stateless of a bolt was changed; change it back"
     return [f"{sentence}: {hint}" for sentence in sentences]
 
 

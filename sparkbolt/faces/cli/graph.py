@@ -12,8 +12,8 @@ from rich.text import Text
 
 from sparkbolt.api.topology import Subscription, Topology
 from sparkbolt.errors import WrongUseError
-from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FINISHED
+from sparkbolt.faces.cli.resolver import topology_of
 from sparkbolt.faces.cli.tables import aligned, lines_of
 from sparkbolt.faces.drawing.stages import TIMES, drawn_lane, label_of, stages_of
 from sparkbolt.faces.drawing.svg import svg_drawing
@@ -24,10 +24,10 @@ def graph(topology: str, *, svg: str | None = None) -> int:
     """Draw a topology.
 
     Args:
-        topology: module:attribute, such as word_count:topology.
+        topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
         svg: write a picture to this file (- for standard output).
     """
-    loaded = load_topology(topology)
+    loaded = topology_of(topology)
     if svg is None:
         print(text_drawing(loaded))
     elif svg == "-":
