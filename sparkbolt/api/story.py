@@ -18,6 +18,7 @@ from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.codec import ROW
 from sparkbolt.base.exceptions import pass_on
 from sparkbolt.base.ids import mix64, split_key
+from sparkbolt.base.source_names import path_in, place_text, short_source
 
 HOPS_MAX = 100
 """How many hops of one tree are kept: the first ones."""
@@ -169,7 +170,7 @@ class Story:
 
     @property
     def message(self) -> str:
-        """Identifies the message, such as ``lines[0] books/a.txt@40``."""
+        """Identifies the message with the short name of its source, such as ``lines[0] a.txt@40``."""
         return message_text(self.component, self.task, self.source, self.position, self.message_id)
 
     @property
@@ -195,6 +196,8 @@ class Story:
             f"root {self.root}: {self.state}",
             f"  message   {self.message}{attempt} (task {number}, sequence {sequence})",
         ]
+        if self.source is not None and (path := path_in(self.source)) != short_source(self.source):
+            lines.append(f"  source    {path}")
         if self.started_in is not None:
             lines.append(f"  started   in micro-batch {self.started_in}, {time_text(self.started_ms)}")
         for hop in self.hops:
@@ -220,12 +223,12 @@ def root_text(key: int) -> str:
 
 
 def message_text(component: str, task: int, source: str | None, position: int | None, message_id: str | None) -> str:
-    """Return a text that identifies the message of a tree.
+    """Return a text that identifies the message of a tree, with the short name of its source.
 
-    >>> message_text("lines", 0, "a.txt", 40, None), message_text("jobs", 1, None, None, "17")
+    >>> message_text("lines", 0, "/books/a.txt", 40, None), message_text("jobs", 1, None, None, "17")
     ('lines[0] a.txt@40', 'jobs[1] message 17')
     """
-    place = f" {source}@{position}" if source is not None else ""
+    place = f" {place_text(source, position or 0)}" if source is not None else ""
     return f"{component}[{task}]{place}{f' message {message_id}' if message_id is not None else ''}"
 
 

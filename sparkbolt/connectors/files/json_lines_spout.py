@@ -9,6 +9,7 @@ from typing import Any
 from sparkbolt.api.arguments import field_names
 from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.api.ranges import BadRecord, Range
+from sparkbolt.base.source_names import place_text
 from sparkbolt.connectors.files.text_spout import Paths, TextSpout
 
 
@@ -45,7 +46,7 @@ class JsonLinesSpout(TextSpout):
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
         """Yield the objects whose lines start in the range, as (offset, values)."""
-        fields, path = list(self.outputs), self.path_of(range_)
+        fields = list(self.outputs)
         for chunk in self.chunks(range_):
             if isinstance(chunk, BadRecord):
                 yield chunk
@@ -56,14 +57,14 @@ class JsonLinesSpout(TextSpout):
                 try:
                     value = json.loads(line)
                 except (ValueError, RecursionError) as error:
-                    yield BadRecord(position, f"{path} at byte {position}: not JSON ({error}): {line:.80}")
+                    yield BadRecord(position, f"{place_text(range_.source, position)}: not JSON ({error}): {line:.80}")
                     continue
                 if isinstance(value, dict):
                     yield position, [value.get(field) for field in fields]
                 else:
                     yield BadRecord(
                         position,
-                        f"{path} at byte {position}: expected a JSON object, got {line:.80}",
+                        f"{place_text(range_.source, position)}: expected a JSON object, got {line:.80}",
                     )
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
