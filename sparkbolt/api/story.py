@@ -18,6 +18,7 @@ from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.codec import ROW
 from sparkbolt.base.exceptions import pass_on
 from sparkbolt.base.ids import mix64, split_key
+from sparkbolt.base.shown_values import Mention, fields_text
 from sparkbolt.base.source_names import path_in, place_text, short_source
 
 HOPS_MAX = 100
@@ -25,6 +26,8 @@ HOPS_MAX = 100
 HOPS_IN_LINE_MAX = 10
 """How many of them the one-line story names."""
 VALUES_CHARACTERS_MAX = 200
+CODE_LINES = 4
+"""How many lines at the end of a traceback may name a field: the code that raised, its marks, and the exception."""
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -267,15 +270,22 @@ def short(value: Any) -> str:
     return text if len(text) <= VALUES_CHARACTERS_MAX else text[: VALUES_CHARACTERS_MAX - 3] + "..."
 
 
-def short_values(fields: Sequence[str], values: Iterable[Any]) -> str:
-    """Return a tuple's values by field as text, shortened.
+def short_values(fields: Sequence[str], values: Iterable[Any], why: str = "", code: str | None = None) -> str:
+    """Return a tuple's values by field as text, shortened; those that an error names stay (``base.shown_values``).
+
+    Args:
+        fields: the names of the fields.
+        values: their values.
+        why: the reason of the failure; "" if there is none.
+        code: the traceback; its last lines may name a field that the reason does not name.
 
     >>> short_values(["word", "n"], ["be", 2])
     "{'word': 'be', 'n': 2}"
     """
-    text = ", ".join(f"{name!r}: {short(value)}" for name, value in zip(fields, values, strict=False))
-    text = f"{{{text}}}"
-    return text if len(text) <= VALUES_CHARACTERS_MAX else text[: VALUES_CHARACTERS_MAX - 4] + "...}"
+    mention, pairs = Mention(why), dict(zip(fields, values, strict=False))
+    if code and not any(mention.names(name, value) for name, value in pairs.items()):
+        mention = Mention("\n".join(code.rstrip().split("\n")[-CODE_LINES:]))
+    return fields_text(list(pairs), pairs.values(), VALUES_CHARACTERS_MAX, mention)
 
 
 def merged(hops: Iterable[Hop]) -> list[Hop]:
