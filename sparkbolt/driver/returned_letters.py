@@ -17,6 +17,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from sparkbolt.api.components import PartitionedSpout, Spout
 from sparkbolt.api.dead_letters import DeadLetter
@@ -43,6 +44,13 @@ def request_of(letters: Iterable[tuple[DeadLetter, bool]]) -> bytes:
     """
     lines = (json.dumps({"letter": letter.to_json(), "edited": edited}) for letter, edited in letters)
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def write_request(files: Files, letters: Iterable[tuple[DeadLetter, bool]]) -> str:
+    """Make a request to give letters back durable in a checkpoint; return the name of its file."""
+    name = f"{RETURNED_FOLDER}/{uuid4().hex}"
+    files.write(name, request_of(letters))
+    return name
 
 
 @dataclass(frozen=True)
@@ -78,9 +86,9 @@ class ReturnedLetters:
     def look(self, files: Files) -> None:
         """Read the next file with letters, if all letters of the one before are taken."""
         if self.is_due:
+            self.is_due = False  # first: an operator may ask again meanwhile
             known = {*self._read, *self._files, *self._damaged}
             self._files += sorted(set(files.names(RETURNED_FOLDER)) - known)
-            self.is_due = False
         while self._files and not self._waiting:
             name = self._files.pop(0)
             self._read.add(name)
