@@ -362,7 +362,8 @@ def note(
 @verb(
     effect="The messages go back into the spouts that they came from, with all their attempts so far. A message that "
     "fails again is one dead letter again. If the topology does not run, they go back when it starts again.",
-    button="Confirm replay",
+    title="Give back",
+    button="Give back",
     tab="dead-letters",
     path="letters/replay",
     has_command=False,

@@ -17,7 +17,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
 
 from sparkbolt.api.components import PartitionedSpout, Spout
 from sparkbolt.api.dead_letters import DeadLetter
@@ -44,13 +43,6 @@ def request_of(letters: Iterable[tuple[DeadLetter, bool]]) -> bytes:
     """
     lines = (json.dumps({"letter": letter.to_json(), "edited": edited}) for letter, edited in letters)
     return "".join(f"{line}\n" for line in lines).encode()
-
-
-def write_request(files: Files, letters: Iterable[tuple[DeadLetter, bool]]) -> str:
-    """Make a request to give letters back durable in a checkpoint; return the name of its file."""
-    name = f"{RETURNED_FOLDER}/{uuid4().hex}"
-    files.write(name, request_of(letters))
-    return name
 
 
 @dataclass(frozen=True)

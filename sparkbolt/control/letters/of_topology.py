@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any
+from uuid import uuid4
 
 from sparkbolt.api.dead_letters import CHECKPOINT, FILE, DeadLetter
 from sparkbolt.base.exceptions import line_of
@@ -21,7 +22,7 @@ from sparkbolt.control.letters.edits import RAW_KEY, RAW_VALUE, edited
 from sparkbolt.control.letters.selection import KindCounter, LetterFilter, LetterKind, message_key
 from sparkbolt.control.letters.stores import LetterLocation, LetterStore, OpenFiles, open_store
 from sparkbolt.control.letters.topic import KAFKA
-from sparkbolt.driver.returned_letters import write_request
+from sparkbolt.driver.returned_letters import RETURNED_FOLDER, request_of
 from sparkbolt.errors import SparkboltError, WrongUseError
 
 LEFT_OUT_SHOWN_MAX = 20
@@ -262,7 +263,8 @@ class TopologyLetters:
                 continue
             chosen.append((letter, is_edited))
         if chosen:
-            write_request(self._open_files(self._directory, write=True), chosen)
+            files = self._open_files(self._directory, write=True)
+            files.write(f"{RETURNED_FOLDER}/{uuid4().hex}", request_of(chosen))
             done.ids = [letter.id for letter, _ in chosen]
             store.mark_replayed(done.ids)
             back.update(letter.component for letter, _ in chosen)

@@ -316,10 +316,10 @@ def test_a_letter_is_not_noted_as_replayed_before_its_request_is_durable(
 ) -> None:
     put_letters(ended, letter("a" * 32))
 
-    def full(*_: Any) -> None:
+    def full(*_: Any) -> bytes:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("sparkbolt.control.letters.of_topology.write_request", full)
+    monkeypatch.setattr("sparkbolt.control.letters.of_topology.request_of", full)
     answer = operator.change("t", "replay", ids=["a"], by="alice")
     assert (answer["refused"], answer["text"]) == (True, "OSError: the disk is full")
     assert [one["replayed"] for one in operator.letters("t")] == [False]

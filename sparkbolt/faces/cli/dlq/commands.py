@@ -15,7 +15,6 @@ from json import dumps
 
 from sparkbolt.api.dead_letters import FILE, DeadLetter
 from sparkbolt.api.story import short_values, time_text
-from sparkbolt.control.home import AmbiguousTopologyError, UnknownTopologyError
 from sparkbolt.control.letters.common import ID_CHARACTERS_SHOWN, LettersFound
 from sparkbolt.control.letters.of_topology import AT_ONCE_MAX, ListedLetter
 from sparkbolt.control.letters.selection import LetterFilter, LetterKind, kinds_of, message_key
@@ -26,6 +25,7 @@ from sparkbolt.errors import SparkboltError, WrongUseError
 from sparkbolt.faces.cli.command_arguments import Count
 from sparkbolt.faces.cli.operate.operator_access import by, operator_of
 from sparkbolt.faces.cli.program import EXIT_FINISHED
+from sparkbolt.faces.cli.resolver import checkpoint_of, entry_of, is_path
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
@@ -36,7 +36,8 @@ def _store(where: str, client_config: str | None) -> LetterStore:
     Raises:
         WrongUseError: there is no such store.
     """
-    return open_store(LetterLocation(where, client_config), open_files)
+    is_place = where.startswith((KAFKA, FILE)) or is_path(where) or os.path.isfile(where)
+    return open_store(LetterLocation(where if is_place else checkpoint_of(where), client_config), open_files)
 
 
 def list_letters(
@@ -55,8 +56,8 @@ def list_letters(
     """List dead letters, the newest last.
 
     Args:
-        where: the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or
-            kafka:HOST:PORT/TOPIC.
+        where: the location of the dead letters: the checkpoint, the name or the code of the topology; file:PATH or
+            PATH; or kafka:HOST:PORT/TOPIC.
         client_config: a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never
             printed.
         last: the maximum number of entries (default: 20).
@@ -140,8 +141,8 @@ def show_letters(where: str, ids: Sequence[str], *, client_config: str | None = 
     """Show the attempts and the record of dead letters.
 
     Args:
-        where: the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or
-            kafka:HOST:PORT/TOPIC.
+        where: the location of the dead letters: the checkpoint, the name or the code of the topology; file:PATH or
+            PATH; or kafka:HOST:PORT/TOPIC.
         ids: the id of a letter, or its beginning.
         client_config: a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never
             printed.
@@ -219,8 +220,8 @@ def replay(
     Without --into, the topology takes the letters at once if it runs, and otherwise when it starts again.
 
     Args:
-        where: the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or
-            kafka:HOST:PORT/TOPIC.
+        where: the location of the dead letters: the checkpoint, the name or the code of the topology; file:PATH or
+            PATH; or kafka:HOST:PORT/TOPIC.
         ids: only these letters (default: all letters that were not replayed).
         client_config: a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never
             printed.
@@ -284,18 +285,20 @@ def _give_back(
 ) -> int:
     """Request that topologies give letters back to their spouts."""
     operator = operator_of(None, client_config)
-    texts, missed = [], [] if read.damage is None or not is_whole else [read.damage]
+    texts = list[str]()
+    missed = [] if read.damage is None or not is_whole else [read.damage]
     for topology in dict.fromkeys(letter.topology for letter in letters):
         ids = [letter.id for letter in letters if letter.topology == topology]
-        name = _topology_of(where, topology)
+        try:
+            entry = entry_of(operator, _topology_of(where, topology))
+        except WrongUseError as error:
+            raise WrongUseError(
+                f"{error}: name the topology or its checkpoint, whose spouts get the letters back; or a "
+                "destination: --into FILE, which a spout reads"
+            ) from None
         for start in range(0, len(ids), AT_ONCE_MAX):
-            try:
-                answer = operator.change(name, "replay", by=by(), ids=ids[start : start + AT_ONCE_MAX], again=True)
-            except (UnknownTopologyError, AmbiguousTopologyError) as error:
-                raise WrongUseError(
-                    f"{error}: name the topology or its checkpoint, whose spouts get the letters back; or a "
-                    "destination: --into FILE, which a spout reads"
-                ) from None
+            some = ids[start : start + AT_ONCE_MAX]
+            answer = operator.change(entry["id"], "replay", by=by(), ids=some, again=True)
             (missed if answer["refused"] else texts).append(answer["text"])
     texts = texts if texts or missed else ["0 letter(s) go back"]
     text = "; ".join([*texts, *missed]) + _skipped(skipped)

@@ -77,6 +77,8 @@ def entries() -> list[TopologyEntry]:
     )  # fmt: skip
     return [
         entry(ORDERS, "active", gist=busy),
+        entry("orders-6-1767221600", "failed", why="a user function raised", ended_ms=NOW_MS - 600 * MINUTE),
+        entry("orders-5-1767181600", "ended", ended_ms=NOW_MS - 1200 * MINUTE),
         entry(CLICKS, "inactive", pid=4802, gist=gist(micro_batches=90_210, emitted=120_331_870, acked=120_331_870)),
         entry(
             STOCK, "dead", pid=815, beat_ms=NOW_MS - 47 * MINUTE, ended_ms=NOW_MS - 47 * MINUTE, control=None,
@@ -468,7 +470,8 @@ class Shop:
 
     def letter_kinds(self, topology: str, **_: Any) -> list[dict[str, Any]]:
         waiting = self.letters(topology, last=10_000, replayed=False, discarded=False)
-        return [kind.to_json() for kind in kinds_of(map(DeadLetter.from_json, waiting))]
+        bare = [{name: one[name] for name in one if name not in ("replayed", "discarded")} for one in waiting]
+        return [kind.to_json() for kind in kinds_of(map(DeadLetter.from_json, bare))]
 
     def log(
         self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
