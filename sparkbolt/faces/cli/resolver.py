@@ -1,6 +1,6 @@
 """Resolver: what the TOPOLOGY of a command means: the NAME of a topology, the DIR of its checkpoint, or its code.
 
-Rule 1: a text with a colon, or that ends in ``.py``, is code: ``module:attribute``, ``shop.py``, ``shop.py:topology``.
+Rule 1: ``module:attribute``, ``shop.py`` and ``shop.py:topology`` are code.
 Rule 2: any other text is the name or id of a registered topology, or else the directory or URL of a checkpoint; so a
 name is preferred to a folder of the same name, and ``./shop`` means the folder.
 Rule 3: a command that needs something else than was written looks it up where topologies are registered.
@@ -31,10 +31,11 @@ FORMS = "module:attribute, such as word_count:topology, a file, such as word_cou
 def is_code(text: str) -> bool:
     """Whether a text names code.
 
-    >>> [is_code(text) for text in ("shop:topology", "shop.py", "shop", "./shop", "s3a://bucket/shop")]
-    [True, True, False, False, False]
+    >>> [is_code(text) for text in ("shop:topology", "./shop.py", "shop", "./shop", "s3a://bucket/shop", "/var/18:00")]
+    [True, True, False, False, False, False]
     """
-    return "://" not in text and (":" in text or text.endswith(".py"))
+    place, colon, _ = text.partition(":")
+    return "://" not in text and (place.endswith(".py") or (colon != "" and "/" not in place))
 
 
 def topology_of(text: str) -> Topology:

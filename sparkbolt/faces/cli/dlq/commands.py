@@ -20,7 +20,7 @@ from sparkbolt.control.letters.topic import KAFKA
 from sparkbolt.errors import SparkboltError, WrongUseError
 from sparkbolt.faces.cli.command_arguments import Count
 from sparkbolt.faces.cli.program import EXIT_FINISHED
-from sparkbolt.faces.cli.resolver import checkpoint_of, is_path
+from sparkbolt.faces.cli.resolver import checkpoint_of, is_code, is_path
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
@@ -31,7 +31,7 @@ def _store(where: str, client_config: str | None) -> LetterStore:
     Raises:
         WrongUseError: there is no such store.
     """
-    is_place = where.startswith((KAFKA, FILE)) or is_path(where) or os.path.isfile(where)
+    is_place = where.startswith((KAFKA, FILE)) or (not is_code(where) and (is_path(where) or os.path.isfile(where)))
     return open_store(LetterLocation(where if is_place else checkpoint_of(where), client_config), open_files)
 
 
