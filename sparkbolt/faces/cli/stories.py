@@ -15,7 +15,7 @@ from sparkbolt.api.tree_life import TreeState
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.driver.ledger.reader import LedgerReader, UnknownTreeError, attempt_lines, read_ledger
 from sparkbolt.errors import WrongUseError
-from sparkbolt.faces.cli.command_arguments import Count
+from sparkbolt.faces.cli.command_arguments import AnyTopology, Count
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.resolver import checkpoint_of
 from sparkbolt.faces.cli.texts import show
@@ -33,7 +33,7 @@ def open_ledger(directory: str) -> LedgerReader:
 
 
 def errors(
-    checkpoint: str,
+    checkpoint: AnyTopology,
     *,
     state: Annotated[str, Parameter(choices=(TreeState.FAILED, TreeState.OPEN, TreeState.ACKED))] = TreeState.FAILED,
     last: Count = 20,
@@ -81,7 +81,7 @@ def _closing(reader: LedgerReader, state: str, shown: int) -> str:
     )
 
 
-def explain(root: str, *, checkpoint: str, json: bool = False) -> int:
+def explain(root: str, *, checkpoint: AnyTopology, json: bool = False) -> int:
     """Show the path of one tree, and why it failed.
 
     Args:
