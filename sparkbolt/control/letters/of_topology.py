@@ -61,9 +61,7 @@ class TopologyLetters:
         """Sentences about stores that cannot be read."""
 
     def _places(self) -> list[str]:
-        named = dict.fromkeys(self._description.letters.values()) or {CHECKPOINT: None}
-        own = self._description.letters_directory or self._directory
-        return [own if place == CHECKPOINT else place for place in named]
+        return self._description.letter_places(self._directory)
 
     def _stores(self) -> list[LetterStore]:
         found = []

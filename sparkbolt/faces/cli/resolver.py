@@ -15,15 +15,19 @@ from contextlib import redirect_stderr, suppress
 from pathlib import Path
 
 from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.dead_letters import FILE
 from sparkbolt.api.topology import Topology
 from sparkbolt.base.locations import local_directory
+from sparkbolt.control.description import Description
 from sparkbolt.control.documents import TopologyEntry
 from sparkbolt.control.home import AmbiguousTopologyError, HomeError, UnknownTopologyError
+from sparkbolt.control.letters.topic import KAFKA
 from sparkbolt.control.operator import Operator
 from sparkbolt.driver.ledger.ledger_files import FORMAT_FILE
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.operate.operator_access import operator_of
+from sparkbolt.spark.checkpoint_files import open_files
 
 FORMS = "module:attribute, such as word_count:topology, a file, such as word_count.py, or the name of a topology"
 
@@ -116,6 +120,21 @@ def checkpoint_of(text: str) -> str:
     if place is None or (path is not None and not os.path.isdir(path)):
         kept = "has no checkpoint any more" if entry["checkpoint"] else "was started without --checkpoint"
         raise WrongUseError(f"topology {entry['name']!r} {kept}, so this command has nothing to read")
+    return place
+
+
+def letters_of(text: str) -> str:
+    """Where dead letters are, as ``control.letters.stores.open_store`` takes it: a place, or that of a topology.
+
+    Raises:
+        WrongUseError: the text names no topology, or one whose spouts put their dead letters into several places.
+    """
+    if text.startswith((KAFKA, FILE)) or (not is_code(text) and (is_path(text) or os.path.isfile(text))):
+        return text
+    checkpoint = checkpoint_of(text)
+    place, *others = Description.read(open_files(checkpoint)).letter_places(checkpoint)
+    if others:
+        raise WrongUseError(f"the dead letters of {text} are in several places: write {' or '.join([place, *others])}")
     return place
 
 

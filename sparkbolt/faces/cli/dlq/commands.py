@@ -6,21 +6,19 @@ no tuples to the place of the letters.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from sparkbolt.api.dead_letters import FILE, DeadLetter
+from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.api.story import short_values, time_text
 from sparkbolt.control.letters.common import ID_CHARACTERS_SHOWN, LettersFound
 from sparkbolt.control.letters.of_topology import ListedLetter
 from sparkbolt.control.letters.stores import LetterLocation, LetterStore, open_store
-from sparkbolt.control.letters.topic import KAFKA
 from sparkbolt.errors import SparkboltError, WrongUseError
 from sparkbolt.faces.cli.command_arguments import Count
 from sparkbolt.faces.cli.program import EXIT_FINISHED
-from sparkbolt.faces.cli.resolver import checkpoint_of, is_code, is_path
+from sparkbolt.faces.cli.resolver import letters_of
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
@@ -31,8 +29,7 @@ def _store(where: str, client_config: str | None) -> LetterStore:
     Raises:
         WrongUseError: there is no such store.
     """
-    is_place = where.startswith((KAFKA, FILE)) or (not is_code(where) and (is_path(where) or os.path.isfile(where)))
-    return open_store(LetterLocation(where if is_place else checkpoint_of(where), client_config), open_files)
+    return open_store(LetterLocation(letters_of(where), client_config), open_files)
 
 
 def list_letters(

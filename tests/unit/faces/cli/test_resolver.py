@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from sparkbolt.control.description import DESCRIPTION_FILE, Description
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.home import Home, entry_with
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.operate.operator_access import operator_of
-from sparkbolt.faces.cli.resolver import checkpoint_of, entry_of, topology_of
+from sparkbolt.faces.cli.resolver import checkpoint_of, entry_of, letters_of, topology_of
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from tests.contract.engines import write_checkpoint
@@ -131,6 +132,25 @@ def test_a_command_says_why_it_cannot_use_what_was_written(register: Callable[..
         topology_of("lost")
     with pytest.raises(WrongUseError, match=r"no topology 'words' .*\(shop_of_a_test.py is topology 'words'\): has it"):
         entry_of(operator_of(None), "shop_of_a_test.py")
+
+
+def test_dead_letters_of_a_topology_are_found_where_its_spouts_put_them(
+    register: Callable[..., str], tmp_path: Path
+) -> None:
+    register()
+
+    def put(**letters: str) -> None:
+        (tmp_path / "state" / DESCRIPTION_FILE).write_bytes(Description("words", letters=letters).dumps())
+
+    assert letters_of("words") == str(tmp_path / "state")
+    put(lines="checkpoint:")
+    assert letters_of("words") == str(tmp_path / "state")
+    put(lines="file:/data/letters.jsonl", more="file:/data/letters.jsonl")
+    assert letters_of("words") == letters_of("shop_of_a_test.py") == "file:/data/letters.jsonl"
+    put(lines="file:/data/letters.jsonl", more="kafka:host:9092/letters")
+    with pytest.raises(WrongUseError, match=r"several places: write file:/data/letters.jsonl or kafka:host:9092/lett"):
+        letters_of("words")
+    assert letters_of("./state") == "./state", "a place is taken as it is"
 
 
 def start_once(directory: Path) -> None:
