@@ -92,7 +92,9 @@ def entry_of(operator: Operator, text: str) -> TopologyEntry:
     except UnknownTopologyError as error:
         said = str(error)
     if is_code(text):
-        raise WrongUseError(f"{said} ({text} is topology {name!r}): has it been started?")
+        raise WrongUseError(
+            f"topology {name!r} of {text} is not registered in {operator.home.place}: start it with `sparkbolt run`"
+        )
     hint = "" if "did you mean" in said else _hint(text, operator).replace(": ", "; ", 1)
     raise WrongUseError(f"{said}{hint}")
 

@@ -130,7 +130,7 @@ def test_a_command_says_why_it_cannot_use_what_was_written(register: Callable[..
         topology_of("other")
     with pytest.raises(WrongUseError, match=r"but there is no module .*; use the directory in which it was started"):
         topology_of("lost")
-    with pytest.raises(WrongUseError, match=r"no topology 'words' .*\(shop_of_a_test.py is topology 'words'\): has it"):
+    with pytest.raises(WrongUseError, match=r"topology 'words' of shop_of_a_test.py is not registered in .*: start it"):
         entry_of(operator_of(None), "shop_of_a_test.py")
 
 
