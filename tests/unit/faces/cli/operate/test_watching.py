@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from sparkbolt.control.documents import ALL_TIME, TopologyState
 from sparkbolt.errors import SparkboltError
-from sparkbolt.faces.cli import main
+from sparkbolt.faces.cli import lag, main
 from sparkbolt.faces.cli.operate import watching
 from sparkbolt.faces.cli.operate.statistics import stats_lines
 from tests.unit.control.fake import HOME, NOW_MS, FakeOperator, document, entry
@@ -23,7 +22,7 @@ Printed = Callable[..., str]
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
     found = FakeOperator()
-    for module in (watching, sys.modules["sparkbolt.faces.cli.lag"]):  # the package has the command under that name
+    for module in (watching, lag):
         monkeypatch.setattr(module, "operator_of", lambda options: found)
     monkeypatch.setattr(watching, "now_ms", lambda: NOW_MS)
     monkeypatch.setenv("COLUMNS", "80")
