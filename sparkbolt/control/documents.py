@@ -98,7 +98,7 @@ class ComponentDocument(TypedDict):
     """The class, such as ``word_count.SplitSentence``."""
     parallelism: int
     level: int
-    """Its longest distance from the spouts."""
+    """The level in whose stage it runs, as ``sparkbolt check`` prints it; 0 is the source."""
     fused_with: str | None
     stateful: bool
     streams: dict[str, list[str]]

@@ -10,7 +10,9 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
+from sparkbolt.faces.ui.serve import login_link
 from tests.browser.chromium import WIDTHS, Visitor
+from tests.browser.conftest import TOKEN
 from tests.unit.faces.ui import shop as goods
 from tests.unit.faces.ui.shop import NIGHTLY, ORDERS, STOCK, Shop
 
@@ -70,6 +72,28 @@ def test_all_pages_of_a_topology_are_reached_by_clicks(visit: Visit) -> None:
     page.get_by_text("KeyError: 'sku'").first.click()
     expect(page.get_by_text("Traceback (most recent call last)").first).to_be_visible()
     assert visitor.complaints == []
+
+
+def test_the_printed_link_logs_in_and_leaves_no_token_in_the_address(visit: Visit) -> None:
+    visitor = visit(logged_in=False)
+    page = visitor.page
+    page.goto(login_link(f"{visitor.url}/", TOKEN))
+    expect(page.get_by_role("button", name="Log out")).to_be_visible()
+    assert page.url == f"{visitor.url}/"
+    page.go_back()
+    assert TOKEN not in page.url
+    assert visitor.complaints == []
+
+
+def test_a_phone_shows_the_flow_and_what_fails(visit: Visit) -> None:
+    page = visit(width=390).goto(BASE)
+    expect(page.get_by_role("link", name="alerts", exact=True).first).to_be_visible()
+    expect(page.locator(".flow-list .failing")).to_contain_text("540 failed")
+    expect(page.locator("svg.flow")).to_be_hidden()
+    page.goto(f"{page.url}/dead-letters")
+    row = page.locator(".stories tbody tr").first
+    for text in ("orders/3@40140", "KeyError: 'sku'", "c-22", "waiting"):
+        expect(row.get_by_text(text).last).to_be_in_viewport()
 
 
 def tab_to(visitor: Visitor, wanted: str) -> None:
@@ -146,9 +170,9 @@ def test_a_chart_is_read_with_the_arrow_keys_and_a_table_is_sorted(visit: Visit)
     chart = page.locator("figure[data-chart]").nth(1)
     chart.focus()
     page.keyboard.press("Home")
-    expect(chart.locator(".readout")).to_contain_text("11:20:00 UTC: p50")
+    expect(chart.locator(".readout")).to_contain_text("12:10:00 UTC: p50")
     page.keyboard.press("ArrowRight")
-    expect(chart.locator(".readout")).not_to_contain_text("11:20:00")
+    expect(chart.locator(".readout")).not_to_contain_text("12:10:00")
     bolts = page.get_by_role("region", name="Bolts").locator("tbody th a")
     page.get_by_role("region", name="Bolts").get_by_role("button", name="Capacity").click()
     expect(bolts.first).to_have_text("enrich")

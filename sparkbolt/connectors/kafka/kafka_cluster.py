@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Any, TypeAlias
 
 from sparkbolt.connectors.kafka.client_causes import Causes
@@ -37,6 +37,8 @@ LISTEN_SECS = 1.0
 """After how long without an answer the first request for topics looks for its cause, in seconds."""
 NONE_SO_LATE = -1
 """The offset that brokers return for a time if all records are older."""
+ID_SECS = 1.0
+"""How long reading waits for the answer to a request for ids."""
 NO_ID = "A" * 22
 """The id that brokers older than Kafka 2.8 return for every topic: they know no ids."""
 
@@ -67,8 +69,9 @@ class Cluster:
         self._causes = Causes(settings)
         self.leaders: dict[KafkaPartition, tuple[str, int]] = {}
         """Host and port of the leader of each kafka_partition that was ever requested."""
-        self._asked: dict[str, Future[Any]] = {}
-        self._ids: dict[str, str] = {}
+        self._tells_ids = False
+        self._late: dict[str, Future[Any]] = {}
+        """Requests for ids that had no answer in time, by topic."""
         self._admin = settings.new("AdminClient", settings.admin(), self._causes.hear)
         # A consumer asks for topics, since an admin client's request would create missing topics.
         self._consumer = settings.new("Consumer", settings.consumer(group), self._causes.hear)
@@ -131,29 +134,23 @@ class Cluster:
         topics: Mapping[str, Any] = found.topics
         return topics
 
-    def ask_ids(self, topics: Iterable[str]) -> None:
-        """Request the topics' ids, which distinguish successive topics of one name; does not wait for answers."""
-        names = set(topics)
-        self._ids = {name: topic_id for name, topic_id in self.ids().items() if name in names}
-        new = sorted(names - self._asked.keys())
-        if new:
-            collection = self._kafka.TopicCollection(new)
-            self._asked |= self._admin.describe_topics(collection, request_timeout=self._secs)
+    def ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Return the ids of topics, which distinguish successive topics of one name; empty if brokers know none.
 
-    def ids(self) -> dict[str, str]:
-        """Return the answers so far to the last ``ask_ids``; an empty id if brokers know none for the topic."""
-        for name in [name for name, asked in self._asked.items() if asked.done()]:
-            asked = self._asked.pop(name)
-            if asked.exception() is None:
-                topic_id = str(asked.result().topic_id)
-                self._ids[name] = "" if topic_id == NO_ID else topic_id
-        return dict(self._ids)
-
-    def forget_ids(self, topics: Iterable[str]) -> None:
-        """Forget the ids of topics, also those that were requested: only a later request's answer counts."""
-        for name in topics:
-            self._ids.pop(name, None)
-            self._asked.pop(name, None)
+        Only an answer to this call counts, within ``ID_SECS``. The client asks the controller, which may be away while
+        brokers are not: nothing waits for it until it has answered once, and no topic is requested twice at a time.
+        """
+        self._tells_ids |= any(asked.done() and asked.exception() is None for asked in self._late.values())
+        self._late = {name: asked for name, asked in self._late.items() if not asked.done()}
+        names = sorted(set(topics) - self._late.keys())
+        if not names:
+            return {}
+        asked = self._admin.describe_topics(self._kafka.TopicCollection(names), request_timeout=self._secs)
+        wait(asked.values(), min(ID_SECS, self._secs) if self._tells_ids else 0.0)
+        self._late |= {name: answer for name, answer in asked.items() if not answer.done()}
+        answers = [name for name in names if name not in self._late and asked[name].exception() is None]
+        topic_ids = {name: str(asked[name].result().topic_id) for name in answers}
+        return {name: "" if topic_id == NO_ID else topic_id for name, topic_id in topic_ids.items()}
 
     def committed(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, str]]:
         """Return the group's offsets with their metadata, for kafka_partitions that have one.
@@ -212,11 +209,11 @@ class Cluster:
         """Close the clients."""
         self._consumer.close()
 
-    def ends(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, int]:
+    def ends(self, places: Collection[KafkaPartition]) -> dict[KafkaPartition, int]:
         """Return the end of each log: the offset of its next record, or the first offset of an open transaction."""
         return self._offsets(places, self._specs.latest())
 
-    def firsts(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, int]:
+    def firsts(self, places: Collection[KafkaPartition]) -> dict[KafkaPartition, int]:
         """Return the first offset of each log."""
         return self._offsets(places, self._specs.earliest())
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlparse
 
-from sparkbolt.api.dead_letters import FILE, DeadLetter, plain
+from sparkbolt.api.dead_letters import FILE, DeadLetter
 from sparkbolt.base.file_access import Files
 from sparkbolt.base.locations import local_directory
 from sparkbolt.connectors.files.dead_letter_files import letters_of, read_letters
@@ -206,7 +206,7 @@ def _not_for_json(letter: DeadLetter) -> str | None:
     for values in letter.values():
         for name, value in values.items():
             try:
-                same = plain(value) == value and json.loads(json.dumps(value)) == value
+                same = json.loads(json.dumps(value, allow_nan=False)) == value
             except (TypeError, ValueError):
                 same = False
             if not same:

@@ -12,8 +12,8 @@ from sparkbolt.api.topology import Topology
 from sparkbolt.connectors.kafka.kafka_spout import KafkaSpout
 from sparkbolt.connectors.kafka.offset_lag import Lag, lags_of, missing_topics
 from sparkbolt.errors import WrongUseError
-from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FINISHED
+from sparkbolt.faces.cli.resolver import topology_of
 from sparkbolt.faces.cli.tables import Sheet
 from sparkbolt.faces.cli.texts import show
 
@@ -24,10 +24,10 @@ def lag(topology: str, *, json: bool = False) -> int:
     """Show the lag of Kafka spouts.
 
     Args:
-        topology: module:attribute, such as word_count:topology.
+        topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
         json: print one JSON object per line for each spout.
     """
-    show(report(load_topology(topology), as_json=json))
+    show(report(topology_of(topology), as_json=json))
     return EXIT_FINISHED
 
 

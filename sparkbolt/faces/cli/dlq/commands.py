@@ -6,18 +6,21 @@ no tuples to the place of the letters.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from sparkbolt.api.dead_letters import DeadLetter
+from sparkbolt.api.dead_letters import FILE, DeadLetter
 from sparkbolt.api.story import short_values, time_text
 from sparkbolt.control.letters.common import ID_CHARACTERS_SHOWN, LettersFound
 from sparkbolt.control.letters.of_topology import ListedLetter
 from sparkbolt.control.letters.stores import LetterLocation, LetterStore, open_store
+from sparkbolt.control.letters.topic import KAFKA
 from sparkbolt.errors import SparkboltError, WrongUseError
 from sparkbolt.faces.cli.command_arguments import Count
 from sparkbolt.faces.cli.program import EXIT_FINISHED
+from sparkbolt.faces.cli.resolver import checkpoint_of, is_path
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
@@ -28,7 +31,8 @@ def _store(where: str, client_config: str | None) -> LetterStore:
     Raises:
         WrongUseError: there is no such store.
     """
-    return open_store(LetterLocation(where, client_config), open_files)
+    is_place = where.startswith((KAFKA, FILE)) or is_path(where) or os.path.isfile(where)
+    return open_store(LetterLocation(where if is_place else checkpoint_of(where), client_config), open_files)
 
 
 def list_letters(
@@ -37,8 +41,8 @@ def list_letters(
     """List dead letters, the newest last.
 
     Args:
-        where: the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or
-            kafka:HOST:PORT/TOPIC.
+        where: the location of the dead letters: the checkpoint, the name or the code of the topology; file:PATH or
+            PATH; or kafka:HOST:PORT/TOPIC.
         client_config: a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never
             printed.
         last: the maximum number of entries (default: 20).
@@ -97,8 +101,8 @@ def show_letters(where: str, ids: Sequence[str], *, client_config: str | None = 
     """Show the attempts and the record of dead letters.
 
     Args:
-        where: the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or
-            kafka:HOST:PORT/TOPIC.
+        where: the location of the dead letters: the checkpoint, the name or the code of the topology; file:PATH or
+            PATH; or kafka:HOST:PORT/TOPIC.
         ids: the id of a letter, or its beginning.
         client_config: a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never
             printed.
@@ -170,8 +174,8 @@ def replay(
     """Replay dead letters.
 
     Args:
-        where: the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or
-            kafka:HOST:PORT/TOPIC.
+        where: the location of the dead letters: the checkpoint, the name or the code of the topology; file:PATH or
+            PATH; or kafka:HOST:PORT/TOPIC.
         ids: only these letters (default: all letters that were not replayed).
         client_config: a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never
             printed.

@@ -99,6 +99,17 @@ def test_replay_appends_tuples_once_and_reports_those_it_cannot_replay(
     assert len(into.read_text().splitlines()) == 4
 
 
+def test_replay_writes_each_value_of_json_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = [{"_id": {"$oid": "65"}, "at": {"$date": 5}}, {"$bytes": "YQ=="}, [{"": -0.0}], 1 << 70, "\ud800", None]
+    others = [float("inf"), [float("nan")], {1: 2}, {"at": b"x"}]
+    letters = [letter(f"{at:08x}", tuples=((value,),)) for at, value in enumerate([*values, *others])]
+    append_lines(str(tmp_path / "dead.jsonl"), [one.to_line() for one in letters])
+    said = printed(capsys, "replay", str(tmp_path / "dead.jsonl"), "--into", str(tmp_path / "again.jsonl"), code=1)
+    assert f"{len(others)} could not be replayed" in said
+    written = [json.loads(line)["line"] for line in (tmp_path / "again.jsonl").read_text().splitlines()]
+    assert list(map(repr, written)) == list(map(repr, values))
+
+
 def test_dead_letters_of_a_checkpoint_are_read_and_replayed_by_its_directory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,6 +75,8 @@ def entries() -> list[TopologyEntry]:
     )  # fmt: skip
     return [
         entry(ORDERS, "active", gist=busy),
+        entry("orders-6-1767221600", "failed", why="a user function raised", ended_ms=NOW_MS - 600 * MINUTE),
+        entry("orders-5-1767181600", "ended", ended_ms=NOW_MS - 1200 * MINUTE),
         entry(CLICKS, "inactive", pid=4802, gist=gist(micro_batches=90_210, emitted=120_331_870, acked=120_331_870)),
         entry(
             STOCK, "dead", pid=815, beat_ms=NOW_MS - 47 * MINUTE, ended_ms=NOW_MS - 47 * MINUTE, control=None,
