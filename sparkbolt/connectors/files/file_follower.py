@@ -33,7 +33,7 @@ from sparkbolt.connectors.files.file_identity import FileId
 from sparkbolt.connectors.files.file_search import Inode, adds_to, files_beside, inode_of
 from sparkbolt.connectors.files.followed_file import SEARCHES_MAX, FileChange, FileSnapshot, FollowedFile, Progress
 from sparkbolt.connectors.files.plain_file import escape, find_files, tell_passed_over
-from sparkbolt.connectors.files.unpacked_file import DAMAGE_SECS, is_compressed, open_content, tell_if_packed
+from sparkbolt.connectors.files.unpacked_file import DAMAGE_SECS, is_compressed, open_content, tell_if_no_text
 
 log = logging.getLogger(__name__)
 
@@ -225,7 +225,7 @@ class Follower:
                 before,
                 escape(f"{os.path.realpath(path)}.1"),
             )
-        tell_if_packed(path, met.head)
+        tell_if_no_text(path, met.head)
         self._begin_with(met, 0, since)
         return True
 
