@@ -20,7 +20,7 @@ from sparkbolt.faces.ui import shown
 from sparkbolt.faces.ui.urls import part_of_path
 
 BOX = 66.0
-BOX_WIDTH = 180.0
+BOX_WIDTH = 192.0
 HOP = 62.0
 MARGIN = 16.0
 SOURCE = 74.0
