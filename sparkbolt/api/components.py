@@ -194,6 +194,8 @@ class PartitionedSpout(UnreadSources, TracedSource, Component):
 
     first_budget: int = 100
     """How many positions the first micro-batch may cover; the engine adapts the number for later ones."""
+    position_unit: str = "positions"
+    """The unit of positions, and so of ``lag``: ``"bytes"`` for files."""
     dead_letters: DeadLetters | None = None
     """Where the dead letters of given-up messages go; ``dead_letters=`` of ``set_spout`` overrides it."""
 
@@ -258,6 +260,13 @@ class PartitionedSpout(UnreadSources, TracedSource, Component):
 
         Called after each promotion, and on each request for metrics. If it does not return within half a second, the
         metrics contain its last result.
+        """
+        return {}
+
+    def lag_secs(self) -> Mapping[str, float]:
+        """Driver: return for each source how long its oldest unfinished record has been there, in seconds.
+
+        Sources for which this is unknown are missing. Called after each ``lag``.
         """
         return {}
 

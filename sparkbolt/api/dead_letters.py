@@ -19,6 +19,7 @@ import numpy as np
 
 from sparkbolt.base.codec import decode, encode, record
 from sparkbolt.base.exceptions import pass_on, printed
+from sparkbolt.base.source_names import place_text
 
 if TYPE_CHECKING:
     from sparkbolt.api.components import TopologyContext
@@ -187,9 +188,9 @@ class DeadLetter:
 
     @property
     def where(self) -> str:
-        """Identifies the message: task, source and position, or task and message id."""
+        """Identifies the message: task, short name of the source and position, or task and message id."""
         if self.source is not None:
-            place = f" {self.source}@{self.position}{f' to {self.end}' if self.end is not None else ''}"
+            place = f" {place_text(self.source, self.position or 0, self.end)}"
         else:
             place = f" message {self.message_id}"
         return f"{self.component}[{self.task}]{place}"

@@ -178,7 +178,10 @@ class TopologyMetrics:
     micro_batch_ms: float | None = None
     """How long the last micro-batch took, in milliseconds."""
     lags: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By spout and source, the lag in positions; only lags that are known and not 0."""
+    """By spout and source, the lag in positions (of files: bytes); only lags that are known and not 0."""
+    lag_secs: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By spout and source, how long the oldest unfinished record has been there, in seconds; where the spout
+    knows it."""
 
     def of(self, component: str) -> ComponentMetrics:
         """Return the counts of a component; in the ledger they are created on first use.
@@ -211,7 +214,8 @@ class TopologyMetrics:
         counts = ComponentCounts((component, ComponentMetrics()) for component in components)
         counts.update((component, replace(own)) for component, own in self.components.items())
         lags = {component: dict(of_sources) for component, of_sources in self.lags.items()}
-        return replace(self, components=counts, lags=lags)
+        secs = {component: dict(of_sources) for component, of_sources in self.lag_secs.items()}
+        return replace(self, components=counts, lags=lags, lag_secs=secs)
 
     def add(self, other: dict[str, ComponentMetrics]) -> None:
         """Add the counts of one micro-batch."""

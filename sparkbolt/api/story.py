@@ -18,12 +18,16 @@ from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.codec import ROW
 from sparkbolt.base.exceptions import pass_on
 from sparkbolt.base.ids import mix64, split_key
+from sparkbolt.base.shown_values import Mention, fields_text
+from sparkbolt.base.source_names import path_in, place_text, short_source
 
 HOPS_MAX = 100
 """How many hops of one tree are kept: the first ones."""
 HOPS_IN_LINE_MAX = 10
 """How many of them the one-line story names."""
 VALUES_CHARACTERS_MAX = 200
+CODE_LINES = 4
+"""How many lines at the end of a traceback may name a field: the code that raised, its marks, and the exception."""
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -169,7 +173,7 @@ class Story:
 
     @property
     def message(self) -> str:
-        """Identifies the message, such as ``lines[0] books/a.txt@40``."""
+        """Identifies the message with the short name of its source, such as ``lines[0] a.txt@40``."""
         return message_text(self.component, self.task, self.source, self.position, self.message_id)
 
     @property
@@ -195,6 +199,8 @@ class Story:
             f"root {self.root}: {self.state}",
             f"  message   {self.message}{attempt} (task {number}, sequence {sequence})",
         ]
+        if self.source is not None and (path := path_in(self.source)) != short_source(self.source):
+            lines.append(f"  source    {path}")
         if self.started_in is not None:
             lines.append(f"  started   in micro-batch {self.started_in}, {time_text(self.started_ms)}")
         for hop in self.hops:
@@ -220,12 +226,12 @@ def root_text(key: int) -> str:
 
 
 def message_text(component: str, task: int, source: str | None, position: int | None, message_id: str | None) -> str:
-    """Return a text that identifies the message of a tree.
+    """Return a text that identifies the message of a tree, with the short name of its source.
 
-    >>> message_text("lines", 0, "a.txt", 40, None), message_text("jobs", 1, None, None, "17")
+    >>> message_text("lines", 0, "/books/a.txt", 40, None), message_text("jobs", 1, None, None, "17")
     ('lines[0] a.txt@40', 'jobs[1] message 17')
     """
-    place = f" {source}@{position}" if source is not None else ""
+    place = f" {place_text(source, position or 0)}" if source is not None else ""
     return f"{component}[{task}]{place}{f' message {message_id}' if message_id is not None else ''}"
 
 
@@ -264,15 +270,22 @@ def short(value: Any) -> str:
     return text if len(text) <= VALUES_CHARACTERS_MAX else text[: VALUES_CHARACTERS_MAX - 3] + "..."
 
 
-def short_values(fields: Sequence[str], values: Iterable[Any]) -> str:
-    """Return a tuple's values by field as text, shortened.
+def short_values(fields: Sequence[str], values: Iterable[Any], why: str = "", code: str | None = None) -> str:
+    """Return a tuple's values by field as text, shortened; those that an error names stay (``base.shown_values``).
+
+    Args:
+        fields: the names of the fields.
+        values: their values.
+        why: the reason of the failure; "" if there is none.
+        code: the traceback; its last lines may name a field that the reason does not name.
 
     >>> short_values(["word", "n"], ["be", 2])
     "{'word': 'be', 'n': 2}"
     """
-    text = ", ".join(f"{name!r}: {short(value)}" for name, value in zip(fields, values, strict=False))
-    text = f"{{{text}}}"
-    return text if len(text) <= VALUES_CHARACTERS_MAX else text[: VALUES_CHARACTERS_MAX - 4] + "...}"
+    mention, pairs = Mention(why), dict(zip(fields, values, strict=False))
+    if code and not any(mention.names(name, value) for name, value in pairs.items()):
+        mention = Mention("\n".join(code.rstrip().split("\n")[-CODE_LINES:]))
+    return fields_text(list(pairs), pairs.values(), VALUES_CHARACTERS_MAX, mention)
 
 
 def merged(hops: Iterable[Hop]) -> list[Hop]:

@@ -47,6 +47,7 @@ def components_of(lane: Lane) -> list[ComponentDocument]:
             type=type_of(spec),
             parallelism=spec.parallelism,
             level=lane.stage_of(spec.id),
+            position_unit=getattr(spec.component, "position_unit", "") if spec.is_spout else "",
             fused_with=lane.fused_into.get(spec.id),
             stateful=spec.keeps_state,
             streams={stream.name: list(stream.fields) for stream in spec.streams},
@@ -156,6 +157,9 @@ def now_of(
         trouble=look.trouble,
         waits_for=look.waits_for,
         lag={spout: dict(lags) for spout, lags in metrics.lags.items()},
+        lag_secs={
+            spout: {one: round(secs, 1) for one, secs in found.items()} for spout, found in metrics.lag_secs.items()
+        },
         pending={name: counts.pending for name, counts in metrics.components.items() if counts.pending},
         watermarks={
             name: {

@@ -99,6 +99,8 @@ class ComponentDocument(TypedDict):
     parallelism: int
     level: int
     """The level in whose stage it runs, as ``sparkbolt check`` prints it; 0 is the source."""
+    position_unit: str
+    """The unit of the lag of a spout: ``bytes`` for files, else ``positions``; empty for other components."""
     fused_with: str | None
     stateful: bool
     streams: dict[str, list[str]]
@@ -242,6 +244,8 @@ class NowDocument(TypedDict):
     waits_for: str | None
     lag: dict[str, dict[str, int]]
     """The number of unfinished positions, by spout and source (for Kafka ``topic-partition``)."""
+    lag_secs: dict[str, dict[str, float]]
+    """How long the oldest unfinished record has been there, in seconds, by spout and source; where it is known."""
     pending: dict[str, int]
     """The number of open trees by spout."""
     watermarks: dict[str, dict[str, int]]

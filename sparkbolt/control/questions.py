@@ -64,6 +64,11 @@ class Views(ABC):
         """Get the lag by spout and source: the number of positions that are not finished."""
         return self.document(topology)["now"]["lag"]
 
+    @question("/{topology}/lag-secs")
+    def lag_secs(self, topology: str) -> dict[str, dict[str, float]]:
+        """Get how long ago the oldest unfinished record was written, in seconds, by spout and source; where known."""
+        return self.document(topology)["now"]["lag_secs"]
+
     @question("/{topology}/windows")
     def windows(self, topology: str) -> list[WatermarkDocument]:
         """List the windowed bolts with their watermarks."""

@@ -56,15 +56,15 @@ class CallSpout:
 
 @dataclass(frozen=True)
 class AskLag:
-    """Ask a ``PartitionedSpout`` for its lag; the result is (lag by source, skipped positions)."""
+    """Ask a ``PartitionedSpout`` for its lag; the result is (lag by source, seconds by source, skipped positions)."""
 
     component: str
     spout: PartitionedSpout
 
-    def __call__(self) -> tuple[Mapping[str, int], int]:
+    def __call__(self) -> tuple[Mapping[str, int], Mapping[str, float], int]:
         """Ask it."""
         with user_code(f"lag of {self.component!r}"):
-            return self.spout.lag(), self.spout.take_skipped()
+            return self.spout.lag(), self.spout.lag_secs(), self.spout.take_skipped()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from sparkbolt.api.retry import Policies
 from sparkbolt.api.story import short
+from sparkbolt.base.source_names import is_named
 from sparkbolt.wire.plan import Entry
 
 
@@ -34,8 +35,7 @@ class TraceWish:
         place, at, position = self.message.rpartition("@")
         if not at or not (position.isascii() and position.isdigit()):
             return ()
-        names = (source, source.rpartition("#")[0] or source)
-        return (int(position),) if any(f"/{name}".endswith(f"/{place.lstrip('/')}") for name in names) else ()
+        return (int(position),) if is_named(source, place) else ()
 
     def is_id(self, message_id: Any) -> bool:
         """Whether it names a message by its id, with or without the quotes of a text.

@@ -73,12 +73,13 @@ class SpoutSteps:
     def see_lag(self) -> Steps[None]:
         """Count the lags and the skipped positions of the spouts."""
         for component, spout in self._spouts.items():
-            lags, skipped = yield AskLag(component, spout)
+            lags, secs, skipped = yield AskLag(component, spout)
             if lags or skipped:
                 counts = self._ledger.metrics.of(component)
                 counts.lag = sum(lags.values())
                 counts.skipped += skipped
                 self._ledger.metrics.lags[component] = {source: lag for source, lag in lags.items() if lag}
+                self._ledger.metrics.lag_secs[component] = {source: secs[source] for source in secs if lags.get(source)}
 
     def ask_finished(self, is_done: Callable[[], bool]) -> Steps[None]:
         """Call ``finished`` of the spouts, if nothing else is left to do."""

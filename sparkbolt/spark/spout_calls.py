@@ -37,7 +37,7 @@ class SpoutCalls:
         self._calls = calls
         self._spouts: dict[str, PartitionedSpout] = {}
         self._callers: dict[str, Caller] = {}
-        self._lags: dict[str, Mapping[str, int]] = {}
+        self._lags: dict[str, tuple[Mapping[str, int], Mapping[str, float]]] = {}
         self._skipped: Counter[str] = Counter()
 
     def open(self, lane: Lane, bundle: JobBundle) -> Mapping[str, PartitionedSpout]:
@@ -67,16 +67,17 @@ class SpoutCalls:
         """Call a method in the spout's thread, and wait for it."""
         return self._callers[effect.component].ask(f"{effect.method} of spout {effect.component!r}", effect)
 
-    def lag(self, effect: AskLag) -> tuple[Mapping[str, int], int]:
-        """The lag of a spout, and how many positions it has skipped since the last call."""
+    def lag(self, effect: AskLag) -> tuple[Mapping[str, int], Mapping[str, float], int]:
+        """The lag of a spout in positions and seconds, and how many positions it has skipped since the last call."""
         component = effect.component
         with suppress(NotReturned):
             self._callers[component].ask(f"lag of spout {component!r}", partial(self._look, effect), LAG_SECS)
-        return self._lags.get(component, {}), self._skipped.pop(component, 0)
+        lags, secs = self._lags.get(component, ({}, {}))
+        return lags, secs, self._skipped.pop(component, 0)
 
     def _look(self, effect: AskLag) -> None:
-        lags, skipped = effect()
-        self._lags[effect.component] = lags
+        lags, secs, skipped = effect()
+        self._lags[effect.component] = lags, secs
         self._skipped[effect.component] += skipped
 
     def close(self) -> None:

@@ -41,6 +41,7 @@ from sparkbolt.api.story import short
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.base.exceptions import pass_on
 from sparkbolt.base.ids import tree_key
+from sparkbolt.base.source_names import place_text, short_source
 from sparkbolt.errors import EmitError, SourceUnavailable
 from sparkbolt.layout.lane import policy_of
 from sparkbolt.wire.exclusion import NOTHING_EXCLUDED, Exclusion
@@ -176,22 +177,24 @@ class LetterReader(EntryReader):
 
     def _found(self, exhausted: ExhaustedMessage, range_: Range, sequence: int) -> FoundMessage | None:
         """The values that the spout still has of a message; None if it has to be read again later."""
-        found = FoundMessage()
+        found, place = FoundMessage(), place_text(range_.source, range_.start)
         if exhausted.end is not None and exhausted.end > range_.end:
-            found.notes.append(f"it stands for all of {range_.source} from {range_.start} to {exhausted.end}")
+            found.notes.append(
+                f"it stands for all of {short_source(range_.source)} from {range_.start} to {exhausted.end}"
+            )
         else:
             self._notes = found.notes
             for _, columns in self._chunks(range_, sequence - range_.start):
                 found.rows += zip(*map(python_values, columns), strict=True)
             if self._broken is not None:
-                text = f"{range_.source}@{range_.start} could not be read again: {failure_of(self._broken).reason}"
+                text = f"{place} could not be read again: {failure_of(self._broken).reason}"
                 away = isinstance(self._broken, SourceUnavailable)
                 if away or (self._entry.attempt < READS_MAX and exhausted.attempts[-1].cause != Cause.READ):
                     self._fail_letters([sequence], text, failure_of(self._broken))
                     return None
                 found.notes.append(text)
             elif not found.rows and not self._bad:
-                found.notes.append(f"the record at {range_.source}@{range_.start} is gone, or became no tuple")
+                found.notes.append(f"the record at {place} is gone, or became no tuple")
         found.raw = self._raw(range_, found)
         return found
 

@@ -23,6 +23,7 @@ from sparkbolt.base.ids import U64, run_starts, unmix64
 from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.frames import Column, Moment, Path, python_values
 from sparkbolt.worker.emissions import Rows
+from sparkbolt.worker.failures import Failure
 from sparkbolt.worker.results import Work
 from sparkbolt.worker.routing import EmittedRows
 
@@ -79,13 +80,13 @@ class HopRecorder:
                 if self._may_fail(root):
                     self._pass(root, refusal.path)
 
-    def _worked(self, task: int, rows: Rows, failures: Iterable[int], held: Mask | None) -> None:
+    def _worked(self, task: int, rows: Rows, failures: Mapping[int, Failure], held: Mask | None) -> None:
         """Record that a task has worked on rows, if some are marked or failed.
 
         Args:
             task: the number of the task.
             rows: the rows.
-            failures: the rows that failed.
+            failures: by row that failed, why.
             held: bool[rows], the rows that were neither acked nor failed; None if there are none.
         """
         if rows.anchoring is None:
@@ -105,13 +106,14 @@ class HopRecorder:
             action.failed += int(lost.sum())
             action.held += int((kept & ~lost).sum())
             action.acked += int((~kept & ~lost).sum())
-            self._show(action, rows, int(of_root[lost][0] if lost.any() else of_root[0]), source, anew=bool(lost.any()))
+            row = int(of_root[lost][0] if lost.any() else of_root[0])
+            self._show(action, rows, row, source, failures.get(row))
         for row in np.flatnonzero(failed)[:FAILED_MAX].tolist():
             for root, _ in rows.anchors_of(row):
                 if self._may_fail(root) and root not in told:
                     action = self._action(root, task)
                     action.failed += 1
-                    self._show(action, rows, row, source)
+                    self._show(action, rows, row, source, None if action.values else failures[row])
                     self._pass(root, rows.path)
 
     def _emitted(self, block: EmittedRows, sender: int) -> None:
@@ -133,19 +135,19 @@ class HopRecorder:
         """Record the ``traceparent`` of messages whose trees are followed, by root."""
         self._parents.update((root, text) for root, text in parents.items() if self._wants(root))
 
-    def _settled(self, task: int, acked: Iterable[Tuple], failed: Iterable[Tuple]) -> None:
+    def _settled(self, task: int, acked: Iterable[Tuple], failed: Iterable[tuple[Tuple, Failure]]) -> None:
         """Record that a task has acked or failed tuples that it had kept."""
         for tup in acked:
             if tup.mark > 1:
                 for root in filter(self._wants, (root for root, _ in tup.anchors)):
                     self._action(root, task).acked += 1
-        for tup in failed:
+        for tup, failure in failed:
             for root, _ in tup.anchors:
                 if self._may_fail(root) or tup.mark > 1:
                     action = self._action(root, task)
                     action.failed += 1
                     action.source = f"{tup.source_component}[{tup.source_task}]"
-                    action.values = short_values(tup._origin.fields, tup.values)
+                    action.values = short_values(tup._origin.fields, tup.values, failure.reason, failure.traceback)
 
     def holds(self, context: TopologyContext, tuples: Iterable[Tuple], wanted: Iterable[int]) -> None:
         """Record that a task holds tuples of trees that time out.
@@ -224,9 +226,11 @@ class HopRecorder:
             self._action(root, number).emitted.setdefault(_label(definition.name, definition.fields), 0)
 
     @staticmethod
-    def _show(action: _Action, rows: Rows, row: int, source: str, anew: bool = False) -> None:
-        if anew or not action.values:
-            action.source, action.values = source, short_values(rows.origin.fields, _row(rows.columns, row))
+    def _show(action: _Action, rows: Rows, row: int, source: str, failure: Failure | None) -> None:
+        if failure is not None or not action.values:
+            why, code = (failure.reason, failure.traceback) if failure is not None else ("", None)
+            values = _row(rows.columns, row)
+            action.source, action.values = source, short_values(rows.origin.fields, values, why, code)
 
 
 class Chooser:

@@ -60,7 +60,7 @@ class Settlements:
     fails: list[Fail] = field(default_factory=list)
     reports: list[ErrorReport] = field(default_factory=list)
     late_acks: list[Tuple] = field(default_factory=list)
-    late_fails: list[Tuple] = field(default_factory=list)
+    late_fails: list[tuple[Tuple, Failure]] = field(default_factory=list)
     """Tuples that the task had kept from earlier rows, and has acked or failed now; ``acked`` and ``failed`` include
     them."""
     of_windows: ComponentMetrics | None = None
@@ -211,7 +211,7 @@ class Counters:
             for tup in done.late_acks:
                 flow.acked -= 1
                 self._input(work, tup._origin).acked += 1
-            for tup in done.late_fails:
+            for tup, _ in done.late_fails:
                 flow.failed -= 1
                 self._input(work, tup._origin).failed += 1
 

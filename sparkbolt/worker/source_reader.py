@@ -28,6 +28,7 @@ from sparkbolt.api.tuples import ATTEMPT_MAX, DEFAULT_STREAM, TRACED
 from sparkbolt.base.exceptions import line_of, pass_on, reason_of
 from sparkbolt.base.ids import empty_u64, mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key
 from sparkbolt.base.intervals import Interval
+from sparkbolt.base.source_names import place_text, short_source
 from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
 from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.edges import Parents
@@ -113,12 +114,12 @@ class EntryReader:
         elif entry.positions is not None:
             for offset, position in enumerate(entry.positions):
                 if offset >= room:
-                    self._postpone(f"{entry.source}@{position}", entry.base + offset)
+                    self._postpone(place_text(entry.source, position), entry.base + offset)
                     continue
                 if not isinstance(self._broken, SourceUnavailable):
                     self._again(entry.source, position, entry.base + offset)
                 else:  # an absent source is waited for once, not once for each record
-                    text = f"{entry.source}@{position} was not asked for, since its source is away"
+                    text = f"{place_text(entry.source, position)} was not asked for, since its source is away"
                     self._fail_record(entry.base + offset, Failure(Cause.AWAY, text, reported=False), unread=True)
             self._start_gathered()
         else:
@@ -166,7 +167,7 @@ class EntryReader:
         if self._broken is not None:
             self._break_off(range_, shift, self._broken)
         elif not found and not self._bad:
-            text = f"the record at {source}@{position} is gone: it could not be given again"
+            text = f"the record at {place_text(source, position)} is gone: it could not be given again"
             self._stage.report(ErrorReport(self._component, self._index, text))
             self._stage.counts(self._component).errors += 1
 
@@ -305,17 +306,17 @@ class EntryReader:
         away = isinstance(error, SourceUnavailable)
         rest = self._seen + 1
         if self._cut is not None:
-            text = f"{range_.source}@{self._cut} may not have been read whole: {failure.reason}"
+            text = f"{place_text(range_.source, self._cut)} may not have been read whole: {failure.reason}"
             cause = Cause.INTERRUPTED if away else Cause.CUT
             self._fail_record(self._cut + shift, Failure(cause, text, reported=rest >= range_.end))
         if rest < range_.end:
             more = f" and what follows it up to {range_.end}" if range_.end - rest > 1 else ""
-            text = f"reading {range_.source}@{rest}{more}: {failure.reason}"
+            text = f"reading {place_text(range_.source, rest)}{more}: {failure.reason}"
             if isinstance(error, EnoughRead):
-                text = f"{range_.source} from {rest} up to {range_.end} is read later: {error}"
+                text = f"{short_source(range_.source)} from {rest} up to {range_.end} is read later: {error}"
                 failure = Failure(Cause.POSTPONED, text, reported=not self._stage.lane.tracked)
             elif away:
-                text = f"{range_.source} is away, from {rest} on: {failure.reason}"
+                text = f"{short_source(range_.source)} is away, from {rest} on: {failure.reason}"
                 told = self._stage.lane.tracked  # then the driver reports it, once per interval
                 failure = Failure(Cause.AWAY, text, reported=not told)
                 self._stage.counts(self._component).errors += told
@@ -323,7 +324,7 @@ class EntryReader:
                 failure = Failure(Cause.READ, text, failure.traceback)
             self._fail_record(rest + shift, failure, unread=True)
         for position in self._misplaced:
-            text = f"{range_.source}@{position} came behind later records: {failure.reason}"
+            text = f"{place_text(range_.source, position)} came behind later records: {failure.reason}"
             self._fail_record(position + shift, Failure(Cause.MISPLACED, text, reported=False))
 
     def _bad_record(self, record: BadRecord, shift: int) -> None:

@@ -328,10 +328,9 @@ class BoltTask:
             result.acks.append(Anchoring(columns[:, 0], columns[:, 1]))
         result.acked += len(self._late)
         result.late_acks = self._late
-        result.late_fails = [tup for tup, _ in self._late_failures]
-        for tup, reason in self._late_failures:
+        result.late_fails = [(tup, failure_said(reason)) for tup, reason in self._late_failures]
+        for tup, failure in result.late_fails:
             result.failed += 1
-            failure = failure_said(reason)
             result.of_trees.append((1, failure))
             self._fail(tup.anchors, failure, result)
         roots = [root for tup in collector.touched for root, _ in tup.anchors]

@@ -25,13 +25,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
 
 from sparkbolt.connectors.files.file_identity import FileId
 from sparkbolt.connectors.files.file_search import Inode, adds_to, files_beside, inode_of
-from sparkbolt.connectors.files.followed_file import SEARCHES_MAX, FileChange, FileSnapshot, FollowedFile, Progress
+from sparkbolt.connectors.files.followed_file import (
+    SEARCHES_MAX,
+    FileChange,
+    FileLag,
+    FileSnapshot,
+    FinishedPart,
+    FollowedFile,
+    Progress,
+)
 from sparkbolt.connectors.files.plain_file import escape, find_files, tell_passed_over
 from sparkbolt.connectors.files.unpacked_file import DAMAGE_SECS, is_compressed, open_content, tell_if_packed
 
@@ -71,6 +79,9 @@ class Follower:
         self._told: set[str] = set()
         self._passed_over: set[str] = set()
         """Paths that were skipped at the last look, and reported."""
+        self._progress: Progress = {}
+        self._updated_at: float | None = None
+        """When ``update`` ran last; it was called with ``_progress`` then."""
 
     def all(self) -> Iterator[FollowedFile]:
         """Return every file, whether it exists or not."""
@@ -79,6 +90,7 @@ class Follower:
     def update(self, progress: Progress) -> None:
         """Look at all files; ``progress`` gives how far each source is planned."""
         first = self._next_look is None
+        self._progress, self._updated_at = dict(progress), self._clock()
         self._learn(progress)
         looked = set(self.live)
         touched = []
@@ -140,6 +152,22 @@ class Follower:
         for id_ in sorted(last.values(), key=lambda id_: (not id_.birth, -id_.length)):
             self._gone[id_.source] = one = FollowedFile(id_, id_.path, None, found[id_])
             one.searches = 1
+
+    def lags(self, finished: Mapping[str, FinishedPart], now_s: float) -> dict[str, FileLag]:
+        """Return the lag of each live file for which it is known; empty before the first ``update``.
+
+        The files are looked at again if that was longer ago than ``LOOK_SECS``, as it is while nothing is planned.
+
+        Args:
+            finished: by source, its finished part.
+            now_s: the wall clock.
+        """
+        if self._updated_at is None:
+            return {}
+        if self._clock() - self._updated_at >= LOOK_SECS:
+            self.update(self._progress)
+        lags = {source: one.lag(finished.get(source), now_s) for source, one in self.live.items()}
+        return {source: lag for source, lag in lags.items() if lag is not None}
 
     # Looking for files.
 

@@ -19,9 +19,9 @@ machine may number it differently after a restart.
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass
 
+from sparkbolt.base.source_names import IDENTITY, path_in
 from sparkbolt.connectors.files.plain_file import PlainFile, escape, unescape
 from sparkbolt.connectors.files.unpacked_file import UnpackedFile
 
@@ -30,7 +30,6 @@ HEAD_BYTES = 512
 
 _NO_DIGEST = "0" * 16
 """In place of the digest of a mark."""
-_NAME = re.compile(r"(.+)#(?:(\d+):)?(\d+)-(\d+)-([0-9a-f]{16})(?:\.(\d+))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -77,11 +76,12 @@ class FileId:
     @classmethod
     def parse(cls, source: str) -> FileId | None:
         """Parse a source; return None if it is only a path, which is the source of a file that is not followed."""
-        found = _NAME.fullmatch(source)
+        found = IDENTITY.search(source, 1)
         if found is None:
             return None
-        path, birth, inode, length, digest, generation = found.groups()
-        return cls(unescape(path), int(inode), int(birth or 0), int(length), digest, int(generation or 1))
+        birth, inode, length, digest, generation = found.groups()
+        path = unescape(source[: found.start()])
+        return cls(path, int(inode), int(birth or 0), int(length), digest, int(generation or 1))
 
     @property
     def source(self) -> str:
@@ -105,8 +105,7 @@ def path_of(source: str) -> str:
     >>> path_of("/var/log/a.log#17-5-4fd786f4855f5fa2"), path_of("/var/log/a.log")
     ('/var/log/a.log', '/var/log/a.log')
     """
-    found = FileId.parse(source)
-    return escape(found.path if found is not None else source)
+    return escape(path_in(source))
 
 
 def _digest(head: bytes) -> str:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from sparkbolt.api.ranges import Range
 from sparkbolt.connectors.files.file_follower import Follower
+from sparkbolt.connectors.files.followed_file import FileLag, FinishedPart
 from sparkbolt.connectors.files.plain_file import PlainFile, escape, find_files, tell_passed_over
 from sparkbolt.connectors.files.unpacked_file import (
     MAGIC_BYTES,
@@ -154,6 +155,10 @@ class FilePlanner:
             self._unread = dict.fromkeys(sources[first:] + sources[:first])
         pieces = self._pieces(progress, budget)
         return spread([*pieces, *self._marks(progress, pieces)], self._parallelism)
+
+    def lags(self, finished: Mapping[str, FinishedPart], now_s: float) -> dict[str, FileLag]:
+        """Return the lag of each followed file, as ``Follower.lags`` does; empty without ``follow``."""
+        return self._follower.lags(finished, now_s) if self._follower is not None else {}
 
     def _marks(self, progress: Mapping[str, int], pieces: Sequence[_Piece]) -> Iterator[_Piece]:
         """Yield a mark for each followed file that has not begun, so that the next driver knows it, too."""

@@ -7,16 +7,18 @@ an earlier plan, whose file may be gone.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from sparkbolt.base.intervals import Interval, clip, size
 from sparkbolt.connectors.files.file_identity import HEAD_BYTES, FileId
 from sparkbolt.connectors.files.file_search import Inode, is_copy
 from sparkbolt.connectors.files.plain_file import PlainFile
 from sparkbolt.connectors.files.unpacked_file import UnpackedEnd, UnpackedFile, head_of, is_compressed, open_content
+from sparkbolt.connectors.files.write_times import WriteTimes
 
 Progress: TypeAlias = Mapping[str, int]
 """End of the planned part, by source."""
@@ -65,6 +67,25 @@ class FileSnapshot:
         return cls(path, found.st_dev, found.st_ino, birth, found.st_size, head)
 
 
+@dataclass(frozen=True)
+class FinishedPart:
+    """The finished part of a file."""
+
+    position: int
+    """Every line that starts below it is finished."""
+    ahead: Sequence[Interval] = ()
+    """Intervals beyond it in which every line is finished."""
+
+
+@dataclass(frozen=True)
+class FileLag:
+    """How much of a file is not finished."""
+
+    bytes: int
+    secs: float
+    """How long ago the oldest of these bytes was written, at least (``WriteTimes``); 0 if there is none."""
+
+
 class FollowedFile:
     """One followed file: where it is, and how far it can be planned."""
 
@@ -96,6 +117,7 @@ class FollowedFile:
         self.unpacked = UnpackedEnd(path, idle_secs=0.0) if is_compressed(path) and not id_.is_mark else None
         self.changed_at = changed_at
         self._whole = self._searched = 0
+        self._times = WriteTimes()
         self._marked, self._mark = 0, b""
         """A position, and the bytes before it."""
         self._as_it_was: tuple[int, ...] | None = None
@@ -140,6 +162,20 @@ class FollowedFile:
             return position > 0
         return self.unpacked is not None and self.unpacked.reached(position)
 
+    def lag(self, state: FinishedPart | None, now_s: float) -> FileLag | None:
+        """Return how much of its whole lines is not finished; None if that is unknown, as for a compressed file.
+
+        Args:
+            state: the finished part; None if nothing of the file was ever read.
+            now_s: the wall clock.
+        """
+        if self.unpacked is not None or self.id.is_mark:
+            return None
+        position = self.begin if state is None else state.position
+        bytes_ = max(0, self._whole - position - (size(clip(state.ahead, end=self._whole)) if state is not None else 0))
+        written_s = self._times.of(position)
+        return FileLag(bytes_, 0.0 if written_s is None or not bytes_ else max(0.0, now_s - written_s))
+
     def look(self, position: int, now: float) -> FileChange:
         """Check how the file has changed; ``position`` is how far it is planned."""
         try:
@@ -183,6 +219,7 @@ class FollowedFile:
         if not self._holds_what_was_read(file, position):
             return FileChange.EMPTIED
         self._search(file, position, size)
+        self._times.add(self._whole, file.status.st_mtime)
         self.seen = size
         return FileChange.NONE
 

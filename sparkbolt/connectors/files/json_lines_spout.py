@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from sparkbolt.api.arguments import field_names
 from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.api.ranges import BadRecord, Range
+from sparkbolt.base.shown_values import cut
+from sparkbolt.base.source_names import place_text
 from sparkbolt.connectors.files.text_spout import Paths, TextSpout
+
+LINE_CHARACTERS_MAX = 80
+"""How much of a line an error shows."""
+
+
+def _near(line: str, error: Exception) -> str:
+    """The part of a line in which the error is."""
+    return cut(line, LINE_CHARACTERS_MAX, error.pos if isinstance(error, json.JSONDecodeError) else 0)
 
 
 class JsonLinesSpout(TextSpout):
@@ -45,7 +56,7 @@ class JsonLinesSpout(TextSpout):
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
         """Yield the objects whose lines start in the range, as (offset, values)."""
-        fields, path = list(self.outputs), self.path_of(range_)
+        fields, place = list(self.outputs), partial(place_text, range_.source)
         for chunk in self.chunks(range_):
             if isinstance(chunk, BadRecord):
                 yield chunk
@@ -56,15 +67,13 @@ class JsonLinesSpout(TextSpout):
                 try:
                     value = json.loads(line)
                 except (ValueError, RecursionError) as error:
-                    yield BadRecord(position, f"{path} at byte {position}: not JSON ({error}): {line:.80}")
+                    yield BadRecord(position, f"{place(position)}: not JSON ({error}): {_near(line, error)}")
                     continue
                 if isinstance(value, dict):
                     yield position, [value.get(field) for field in fields]
                 else:
-                    yield BadRecord(
-                        position,
-                        f"{path} at byte {position}: expected a JSON object, got {line:.80}",
-                    )
+                    line = cut(line, LINE_CHARACTERS_MAX)
+                    yield BadRecord(position, f"{place(position)}: expected a JSON object, got {line}")
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
         """Yield the same as columns; the method of ``TextSpout`` would yield the raw lines."""

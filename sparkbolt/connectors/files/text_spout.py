@@ -15,11 +15,13 @@ import pyarrow as pa
 from sparkbolt.api.arguments import ENCODING, checked, whole
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.ranges import BadRecord, Range
+from sparkbolt.api.reports import SourceView
 from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.column_source import ColumnSource
 from sparkbolt.connectors.files.file_identity import FileId, path_of
 from sparkbolt.connectors.files.file_planner import FilePlanner
 from sparkbolt.connectors.files.file_search import open_copy, open_file
+from sparkbolt.connectors.files.followed_file import FileLag, FinishedPart
 from sparkbolt.connectors.files.lines import LINE_BYTES_LIMIT, LineRules, Lines, lines_of
 from sparkbolt.connectors.files.plain_file import PlainFile, escape, unescape
 from sparkbolt.connectors.files.unpacked_file import UnpackedFile, open_content
@@ -32,6 +34,8 @@ _PATHS = pa.dictionary(pa.int32(), pa.string())
 Paths: TypeAlias = str | Path | Iterable[str | Path]
 OPEN_FILES_MAX = 8
 """Number of compressed files that a worker keeps open between ranges."""
+INTERVALS_MAX = 100
+"""How many finished intervals behind an unfinished line count for the lag of a file."""
 
 
 def absolute_patterns(paths: Paths) -> tuple[str, ...]:
@@ -110,10 +114,11 @@ class TextSpout(PicklesArguments, ColumnSource):
     ['line', 'path', 'offset']
     """
 
-    _opened = ("_planner", "_unpacked", "_places", "_warned")
+    _opened = ("_planner", "_unpacked", "_places", "_warned", "_finished", "_lags")
 
     outputs = ["line", "path", "offset"]
     first_budget = 1024
+    position_unit = "bytes"
 
     @checked
     def __init__(
@@ -147,6 +152,9 @@ class TextSpout(PicklesArguments, ColumnSource):
         self._places: dict[str, str] = {}
         """The last known path of each followed file, by source."""
         self._warned: set[str] = set()
+        self._finished: dict[str, FinishedPart] = {}
+        self._lags: dict[str, FileLag] = {}
+        """By source; the result of the last call of ``lag``."""
 
     def open(self, context: TopologyContext) -> None:
         """Find the files.
@@ -176,6 +184,27 @@ class TextSpout(PicklesArguments, ColumnSource):
         """Whether every file is planned to its end."""
         assert self._planner is not None, "finished is called after open"
         return self._planner.finished(progress)
+
+    def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
+        """Note how far the lines of followed files are finished, for the lag."""
+        if self.follow:
+            for source, view in sources.items():
+                ahead = view.done(INTERVALS_MAX) if view.finished < view.planned else ()
+                self._finished[source] = FinishedPart(view.finished, ahead)
+
+    def lag(self) -> dict[str, int]:
+        """Return by followed file how many bytes of its whole lines are not finished; not for compressed files."""
+        if self.follow and self._planner is not None:
+            self._lags = self._planner.lags(self._finished, time.time())
+        return {source: lag.bytes for source, lag in self._lags.items()}
+
+    def lag_secs(self) -> dict[str, float]:
+        """Return by followed file how long ago the oldest of these bytes was written, at least.
+
+        The time of a byte is the file's time of modification when the spout first looked at it. A byte that is older
+        than the driver may have been written long before that.
+        """
+        return {source: lag.secs for source, lag in self._lags.items()}
 
     def close(self) -> None:
         """Close the files that the driver has open."""
@@ -262,7 +291,7 @@ class TextSpout(PicklesArguments, ColumnSource):
         how = "deleted, emptied, compressed or moved to another directory" if self.follow else "deleted or renamed"
         return BadRecord(
             range_.start,
-            f"{range_.source!r} does not exist here (bytes {range_.start} to {range_.end} were planned): "
+            f"{self.path_of(range_)!r} does not exist here (bytes {range_.start} to {range_.end} were planned): "
             f"was it {how}, or does this machine of the cluster not see it?",
         )
 

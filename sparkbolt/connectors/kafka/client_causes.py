@@ -17,7 +17,7 @@ _STATE = re.compile(r" \(after \d+ms in state \w+\)$")
 _SUPPORTED = re.compile(r"broker's supported mechanisms: ?(?P<names>.*)$")
 
 
-class Cause(NamedTuple):
+class Diagnosis(NamedTuple):
     """Why brokers give no answer."""
 
     text: str
@@ -54,7 +54,7 @@ class Causes:
         """Forget all errors, because the brokers have answered, or a new request begins."""
         self._heard.clear()
 
-    def cause(self, error: Any = None) -> Cause | None:
+    def cause(self, error: Any = None) -> Diagnosis | None:
         """Return the most telling of the errors.
 
         Args:
@@ -72,47 +72,47 @@ class Causes:
         if login and "Local: Broker transport failure" not in login:
             return self._of_login(login)
         if "certificate verify failed" in tls:
-            return Cause(
+            return Diagnosis(
                 f"the certificate of the Kafka brokers at {where} is not valid for this client: set ssl.ca.location to "
                 "the file of the authority that has signed it, and name the brokers as the certificate does",
                 True,
             )
         if "in state SSL_HANDSHAKE" in self._heard.get(codes._TRANSPORT, "") or "PLAINTEXT broker listener" in tls:
-            return Cause(
+            return Diagnosis(
                 f"the Kafka brokers at {where} do not answer in TLS: does this port expect it? If not, set "
                 "security.protocol to PLAINTEXT or SASL_PLAINTEXT, or give the port for TLS",
                 False,
             )
         if tls:
-            return Cause(f"no TLS with the Kafka brokers at {where}: {_bare(tls)}: check the ssl properties", False)
+            return Diagnosis(f"no TLS with the Kafka brokers at {where}: {_bare(tls)}: check the ssl properties", False)
         if codes._RESOLVE in heard:
-            return Cause(_of_name(heard[codes._RESOLVE]), False)
+            return Diagnosis(_of_name(heard[codes._RESOLVE]), False)
         away = f"no answer from the Kafka brokers at {where}: "
         if codes._TRANSPORT in heard:
             text = _bare(heard[codes._TRANSPORT])
             mend = ": do they run, and is the port right?" if "Connection refused" in text else ""
-            return Cause(f"{away}{text}{mend}", False)
+            return Diagnosis(f"{away}{text}{mend}", False)
         if codes._ALL_BROKERS_DOWN in heard:
             protocol = str(self._settings.options.get("security.protocol", "PLAINTEXT")).upper()
-            return Cause(
+            return Diagnosis(
                 f"{away}they close the connection: does the port expect another security.protocol than {protocol}, "
                 "such as SSL or SASL_SSL?",
                 False,
             )
-        return next((Cause(f"{away}{_bare(text)}", False) for text in heard.values()), None)
+        return next((Diagnosis(f"{away}{_bare(text)}", False) for text in heard.values()), None)
 
-    def _of_login(self, text: str) -> Cause:
+    def _of_login(self, text: str) -> Diagnosis:
         where, options = self._settings.where, self._settings.options
         mechanism = options.get("sasl.mechanism", options.get("sasl.mechanisms", "GSSAPI"))
         supported = _SUPPORTED.search(text)
         if "Unsupported SASL mechanism" in text and supported is not None:
-            return Cause(
+            return Diagnosis(
                 f"the Kafka brokers at {where} do not support sasl.mechanism={mechanism}: set it to one of "
                 f"{supported['names'].replace(',', ', ')}",
                 True,
             )
         if "not valid in current SASL state" in text:
-            return Cause(
+            return Diagnosis(
                 f"the Kafka brokers at {where} take no login at this port: set security.protocol to PLAINTEXT or SSL, "
                 "or give the port for SASL",
                 True,
@@ -124,7 +124,7 @@ class Causes:
             f"the Kafka brokers at {where} refuse the login" if refused else f"no login to the Kafka brokers at {where}"
         )
         names = "sasl.username and sasl.password" if "sasl.username" in options else "the sasl properties"
-        return Cause(f"{head} with {mechanism} ({said}): check {names}", refused)
+        return Diagnosis(f"{head} with {mechanism} ({said}): check {names}", refused)
 
 
 def _of_name(text: str) -> str:

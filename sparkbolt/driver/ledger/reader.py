@@ -18,6 +18,7 @@ from sparkbolt.api.story import Story, root_text
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.file_access import Files
 from sparkbolt.base.ids import MAX_SEQUENCE, MAX_TASK_NUMBER, split_key, tree_key, unmix64
+from sparkbolt.base.source_names import is_named, short_sources
 from sparkbolt.driver.ledger.agreement import damage_of
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.driver.ledger.ledger_files import load_ledger
@@ -214,12 +215,13 @@ class LedgerReader:
     def _attempts(self, source: str, position: int, text: str) -> list[Story]:
         kept = [*self.failed(), *self.traced(), *(self._ledger.story(key) for key in self._ledger.told_keys())]
         found = [one for one in kept if (one.source, one.position) == (source, position)]
-        found = found or [one for one in kept if one.position == position and _ends_with(one.source, source)]
+        found = found or [one for one in kept if one.position == position and is_named(one.source or "", source)]
         meant = sorted({str(one.source) for one in found})
         if len(meant) > 1:
+            names = short_sources(meant)
             raise UnknownTreeError(
-                f"{text!r} may be a record of each of {meant}: give the source as `sparkbolt errors` prints it, such "
-                f"as {f'{meant[0]}@{position}'!r}"
+                f"{text!r} may be a record of each of {meant}: give more of its name, such as "
+                f"{f'{names[meant[0]]}@{position}'!r}"
             )
         if not found:
             raise UnknownTreeError(
@@ -267,19 +269,6 @@ class LedgerReader:
         if not first <= number < first + count:
             raise KeyError(number)
         return component, number - first
-
-
-def _ends_with(source: str | None, end: str) -> bool:
-    """Whether a source's path ends with ``end``; the mark of a followed file may be left out.
-
-    >>> _ends_with("/data/books/a.txt", "books/a.txt"), _ends_with("/data/a.txt#12-64-9f3c", "./a.txt")
-    (True, True)
-    >>> _ends_with("/data/aa.txt", "a.txt"), _ends_with(None, "a.txt")
-    (False, False)
-    """
-    names = f"/{end.removeprefix('./').lstrip('/')}"
-    paths = (source, source.rpartition("#")[0]) if source is not None else ()
-    return any(f"/{path}".endswith(names) for path in paths if path)
 
 
 def attempt_lines(stories: Sequence[Story]) -> list[str]:

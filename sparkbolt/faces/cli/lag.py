@@ -1,6 +1,7 @@
-"""``sparkbolt lag``: how far behind the Kafka spouts of a topology are.
+"""``sparkbolt lag``: how far behind the spouts of a topology are.
 
-It only asks the brokers and the store of offsets; neither Spark nor the running topology is needed.
+For the Kafka spouts of a module it only asks the brokers and the store of offsets; neither Spark nor the running
+topology is needed. For a topology that runs or has run, it shows the last lag that its spouts have reported.
 """
 
 from __future__ import annotations
@@ -9,26 +10,64 @@ import json
 from collections.abc import Sequence
 
 from sparkbolt.api.topology import Topology
+from sparkbolt.base.source_names import short_sources
 from sparkbolt.connectors.kafka.kafka_spout import KafkaSpout
 from sparkbolt.connectors.kafka.offset_lag import Lag, lags_of, missing_topics
+from sparkbolt.control.documents import TopologyDocument
 from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli.operate.operator_access import operator_of
 from sparkbolt.faces.cli.program import EXIT_FINISHED
-from sparkbolt.faces.cli.resolver import topology_of
+from sparkbolt.faces.cli.resolver import entry_of, is_code, topology_of
 from sparkbolt.faces.cli.tables import Sheet
-from sparkbolt.faces.cli.texts import show
+from sparkbolt.faces.cli.texts import lag_text, show
 
 _TITLES = ("source", "stored", "end", "ahead", "lag", "stored by")
 
 
-def lag(topology: str, *, json: bool = False) -> int:
-    """Show the lag of Kafka spouts.
+def lag(topology: str, *, home: str | None = None, json: bool = False) -> int:
+    """Show how far behind spouts are.
 
     Args:
-        topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
+        topology: the name or id of a topology, as list shows it, or its checkpoint, for the lag that its spouts
+            reported last; or its code, such as word_count:topology or word_count.py, to ask the brokers of its Kafka
+            spouts.
+        home: the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt).
         json: print one JSON object per line for each spout.
     """
-    show(report(topology_of(topology), as_json=json))
+    if is_code(topology):
+        show(report(topology_of(topology), as_json=json))
+        return EXIT_FINISHED
+    operator = operator_of(home)
+    document = operator.document(entry_of(operator, topology)["id"])
+    show(reported(document, as_json=json))
     return EXIT_FINISHED
+
+
+def reported(document: TopologyDocument, *, as_json: bool) -> list[str]:
+    """The lines to print about the lag that a topology's spouts have reported, as ``report``.
+
+    Raises:
+        WrongUseError: no spout has reported a lag.
+    """
+    now, entry = document["now"], document["entry"]
+    spouts = [one for one in document["components"] if one["id"] in now["lag"]]
+    if not spouts:
+        raise WrongUseError(
+            f"no spout of topology {entry['name']!r} has reported a lag: its sources do not tell their ends, or "
+            "nothing was read yet"
+        )
+    lines: list[str] = []
+    for one in spouts:
+        lags, secs, unit = now["lag"][one["id"]], now["lag_secs"].get(one["id"], {}), one["position_unit"]
+        if as_json:
+            found = [{"source": source, "lag": lags[source], "secs": secs.get(source)} for source in sorted(lags)]
+            lines.append(json.dumps({"spout": one["id"], "unit": unit, "lag": sum(lags.values()), "sources": found}))
+            continue
+        names = short_sources(lags)
+        total = lag_text(sum(lags.values()), unit, max(secs.values(), default=None))
+        rows = tuple((names[source], lag_text(lags[source], unit, secs.get(source))) for source in sorted(lags))
+        lines += [f"{one['id']}  lag {total}", *Sheet(("source", "lag"), rows, right=("lag",)).lines(), ""]
+    return lines if as_json else lines[:-1]
 
 
 def report(topology: Topology, *, as_json: bool) -> list[str]:

@@ -5,13 +5,14 @@ They only read, and start neither Spark nor Java for a local directory; the topo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from json import dumps
 from typing import Annotated
 
 from sparkbolt.api.causes import outcome_words
-from sparkbolt.api.story import Story, time_text
+from sparkbolt.api.story import Story, message_text, time_text
 from sparkbolt.api.tree_life import TreeState
+from sparkbolt.base.source_names import short_sources
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.driver.ledger.reader import LedgerReader, UnknownTreeError, attempt_lines, read_ledger
 from sparkbolt.errors import WrongUseError
@@ -59,16 +60,19 @@ def errors(
     if json:
         show(dumps(story.to_json()) for story in stories)
     else:
-        show([*(line for story in stories for line in _two_lines(story)), _closing(reader, state, len(stories))])
+        names = short_sources(story.source for story in stories if story.source is not None)
+        show([*(line for story in stories for line in _two_lines(story, names)), _closing(reader, state, len(stories))])
     return EXIT_FINISHED
 
 
-def _two_lines(story: Story) -> list[str]:
+def _two_lines(story: Story, names: Mapping[str, str]) -> list[str]:
+    source = names[story.source] if story.source is not None else None
+    message = message_text(story.component, story.task, source, story.position, story.message_id)
     when = story.ended_ms if story.ended_ms is not None else story.started_ms
     attempt = f", attempt {story.attempt}" if story.attempt is not None else ""
     then = f"; {words}" if (words := outcome_words(story.outcome)) else ""
     why = f" {story.why}" if story.why else f" in micro-batch {story.ended_in}"
-    return [f"{time_text(when)}  root {story.root}  {story.message}{attempt}", f"    {story.state}{why}{then}"]
+    return [f"{time_text(when)}  root {story.root}  {message}{attempt}", f"    {story.state}{why}{then}"]
 
 
 def _closing(reader: LedgerReader, state: str, shown: int) -> str:

@@ -131,7 +131,7 @@ def flow(document: TopologyDocument, window: str, base: str) -> Markup:
         one = by_id[node.name or ""]
         lag = sum(document["now"]["lag"].get(one["id"], {}).values()) if one["kind"] == "spout" else None
         if lag is not None and one["id"] in document["now"]["lag"]:
-            parts.append(_source(layout, node, lag))
+            parts.append(_source(layout, node, lag, one["position_unit"]))
         parts.append(_flow_box(layout, node, one, numbers.get(one["id"]), secs, base))
     return Markup("".join(parts) + "</svg>")
 
@@ -149,13 +149,15 @@ def _flow_edge(layout: Layout, edge: Edge, rate: float | None) -> str:
     )
 
 
-def _source(layout: Layout, node: Node, lag: int) -> str:
+def _source(layout: Layout, node: Node, lag: int, unit: str) -> str:
     right, y = layout.lefts[node.column] - 6, node.middle
-    late = " late" if lag > 10_000 else ""
+    in_bytes = unit == "bytes"
+    text = shown.size(lag) if in_bytes else shown.brief(lag)
+    late = " late" if lag > (1 << 20 if in_bytes else 10_000) else ""
     return (
-        f'<g class="source{late}"><title>Lag: {lag:,} positions</title>'
+        f'<g class="source{late}"><title>Lag: {lag:,} {unit or "positions"}</title>'
         f'<path class="edge" stroke-width="{width_of(lag)}" d="M{right - 62:.1f},{y:.1f}H{right:.1f}"/>'
-        f'<text class="label" x="{right - 34:.1f}" y="{y - 9:.1f}">lag {shown.brief(lag)}</text></g>'
+        f'<text class="label" x="{right - 34:.1f}" y="{y - 9:.1f}">lag {text}</text></g>'
     )
 
 

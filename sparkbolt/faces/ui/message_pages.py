@@ -6,13 +6,14 @@ Lists have pages of ``PAGE_ROWS`` rows. A story contains only recorded facts; th
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from sparkbolt.api.causes import MessageOutcome, outcome_words
+from sparkbolt.base.source_names import place_text, short_sources
 from sparkbolt.faces.ui.drawings import HOPS_MAX, hop_state, tree
 from sparkbolt.faces.ui.pages import (
     PAGE_ROWS,
@@ -66,7 +67,7 @@ async def trees_page(request: Request) -> Response:
         search=search,
         page=sliced(request, stories),
         holders=holders,
-        message_of=message_of,
+        message_of=messages_of(stories),
         then_of=then_of,
         pairs_of=pairs_of_story,
         slowest=slowest,
@@ -107,14 +108,20 @@ def by_holder(stories: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda row: (-row["count"], row["holder"]))
 
 
-def message_of(story: Mapping[str, Any]) -> str:
-    """The identity of a tree's message: its source and position, or its message id.
+def messages_of(stories: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
+    """``message_of`` for the rows of a list: the names of their sources are all different."""
+    names = short_sources(one["source"] for one in stories if one.get("source") is not None)
+    return lambda story: message_of({**story, "source": names.get(story.get("source") or "")})
 
-    >>> message_of({"source": "orders/3", "position": 41, "message_id": None})
-    'orders/3@41'
+
+def message_of(story: Mapping[str, Any]) -> str:
+    """The identity of a tree's message: the short name of its source and its position, or its message id.
+
+    >>> message_of({"source": "/logs/a.log", "position": 41, "message_id": None})
+    'a.log@41'
     """
     if story.get("source") is not None:
-        return f"{story['source']}@{story['position']}"
+        return place_text(story["source"], story["position"])
     return str(story["message_id"]) if story.get("message_id") is not None else "unknown"
 
 
@@ -167,7 +174,7 @@ async def letters_page(request: Request) -> Response:
         lists=LETTER_LISTS,
         search=search,
         page=sliced(request, letters),
-        message_of=message_of,
+        message_of=messages_of(letters),
         pairs_of=letter_pairs,
         many=PAGE_ROWS,
     )

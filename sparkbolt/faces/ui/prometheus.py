@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from prometheus_client.core import (
@@ -213,9 +214,16 @@ def _watermark(field: str, scale: float = 1) -> Callable[[TopologyDocument], Sam
     return read
 
 
-def _lag(document: TopologyDocument) -> Samples:
+def _lag(document: TopologyDocument, *, in_bytes: bool) -> Samples:
+    of_files = {one["id"] for one in document["components"] if one["position_unit"] == "bytes"}
     for spout, lags in document["now"]["lag"].items():
-        yield from (([spout, source], positions) for source, positions in lags.items())
+        if (spout in of_files) is in_bytes:
+            yield from (([spout, source], positions) for source, positions in lags.items())
+
+
+def _lag_secs(document: TopologyDocument) -> Samples:
+    for spout, found in document["now"]["lag_secs"].items():
+        yield from (([spout, source], secs) for source, secs in found.items())
 
 
 def _memory(document: TopologyDocument) -> Samples:
@@ -280,7 +288,26 @@ MEASURES = (
         "component",
         lambda document: [([spout], trees) for spout, trees in document["now"]["pending"].items()],
     ),
-    Measure("lag_positions", "Positions of a source that are not finished", "component source", _lag),
+    Measure(
+        "lag_positions",
+        "Positions of a source that are not finished, such as offsets",
+        "component source",
+        partial(_lag, in_bytes=False),
+    ),
+    Measure(
+        "lag_bytes",
+        "Bytes of a followed file that are not finished",
+        "component source",
+        partial(_lag, in_bytes=True),
+        unit="bytes",
+    ),
+    Measure(
+        "lag_seconds",
+        "How long ago the oldest unfinished record of a source was written, at least",
+        "component source",
+        _lag_secs,
+        unit="seconds",
+    ),
     Measure("memory_bytes", "Memory of the processes of a topology", "process", _memory, unit="bytes"),
     Measure("state_rows", "Rows of Spark's state stores", "", _now(lambda now: now["state"].get("rows"))),
     Measure(

@@ -94,6 +94,15 @@ def size(value: float | None) -> str:
     return f"{value:.0f}{SPACE}{unit}" if value >= 10 or unit == "B" else f"{value:.1f}{SPACE}{unit}"
 
 
+def lag(value: float | None, unit: str) -> str:
+    """A lag in the unit of its spout's positions.
+
+    >>> lag(20_480, "bytes").replace(SPACE, " "), lag(20_480, "positions")
+    ('20 KiB', '20,480')
+    """
+    return size(value) if unit == "bytes" else count(value)
+
+
 def span(value: float | None) -> str:
     """A longer duration, given in milliseconds.
 
@@ -157,6 +166,7 @@ FILTERS: dict[str, Any] = {
     "ms": ms,
     "share": share,
     "size": size,
+    "lag": lag,
     "span": span,
     "moment": moment,
     "busy": busy,

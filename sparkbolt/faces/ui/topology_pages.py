@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sparkbolt.api.config import Config
+from sparkbolt.base.source_names import short_sources
 from sparkbolt.control.documents import (
     ComponentDocument,
     Numbers,
@@ -318,7 +319,7 @@ async def lag_page(request: Request) -> Response:
     document = await asking.document(id_)
     window = chosen(request, "window", WINDOWS)
     series = await asking.series(id_, since_ms=_since(request, document, window))
-    lag = document["now"]["lag"]
+    lag, secs = document["now"]["lag"], document["now"]["lag_secs"]
     spouts = [one for one in document["components"] if one["kind"] == "spout"]
     return topology_page(
         request,
@@ -326,7 +327,15 @@ async def lag_page(request: Request) -> Response:
         document,
         Tab.KAFKA,
         window=window,
-        spouts=[(one, sorted(lag.get(one["id"], {}).items(), key=lambda each: (-each[1], each[0]))) for one in spouts],
+        spouts=[
+            (
+                one,
+                sorted(lag.get(one["id"], {}).items(), key=lambda each: (-each[1], each[0])),
+                short_sources(lag.get(one["id"], ())),
+                secs.get(one["id"], {}),
+            )
+            for one in spouts
+        ],
         charts=lag_charts(series, spouts),
         most=max((value for sources in lag.values() for value in sources.values()), default=0),
     )
@@ -348,8 +357,9 @@ def lag_charts(series: SeriesDocument, spouts: Sequence[ComponentDocument]) -> l
         def whole(point: SeriesPoint, id_: str = id_) -> float | None:
             return point["components"].get(id_, {}).get("lag")
 
+        names = short_sources(newest)
         lines = [
-            Line(source, colour, _values(points, of(source)), True)
+            Line(names[source], colour, _values(points, of(source)), True)
             for source, colour in zip(sources, COLOURS, strict=False)
         ]
         lines = lines or [Line("all partitions", "b", _values(points, whole), True)]

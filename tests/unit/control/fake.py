@@ -121,6 +121,7 @@ def _component(id_: str, kind: str, type_: str, level: int, task: int, **given: 
     found: dict[str, Any] = {
         "id": id_, "kind": kind, "type": type_, "parallelism": 2, "level": level, "fused_with": None, "stateful": False,
         "streams": {}, "inputs": [], "first_task": task, "settings": {},
+        "position_unit": "positions" if kind == "spout" else "",
     }  # fmt: skip
     return ComponentDocument(**{**found, **given})  # type: ignore[typeddict-item]
 
@@ -265,6 +266,7 @@ def now() -> NowDocument:
         trouble=None,
         waits_for=None,
         lag={"lines": {"lines-0": 1_000_000, "lines-1": 234_567}},
+        lag_secs={},
         pending={"lines": 7_666},
         watermarks={},
         state={"rows": 88_000, "memory_bytes": 31 * MB},

@@ -127,7 +127,8 @@ def _all_lines(letter: DeadLetter) -> list[str]:
         f"  topology  {letter.topology}, version {letter.version}",
     ]
     for values in letter.values():
-        lines.append(f"  tuple     {letter.stream}: {short_values(letter.fields, list(values.values()))}")
+        shown = short_values(letter.fields, list(values.values()), letter.last.reason, letter.last.traceback)
+        lines.append(f"  tuple     {letter.stream}: {shown}")
     if letter.raw is not None:
         value = letter.raw.value
         headers = f", headers {', '.join(name for name, _ in letter.raw.headers)}" if letter.raw.headers else ""

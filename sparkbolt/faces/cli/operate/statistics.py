@@ -11,6 +11,7 @@ from typing import Any
 from sparkbolt.api.config import did_you_mean
 from sparkbolt.api.progress import duration
 from sparkbolt.api.story import time_text
+from sparkbolt.base.source_names import short_sources
 from sparkbolt.control.documents import (
     ALL_TIME,
     ComponentDocument,
@@ -22,7 +23,7 @@ from sparkbolt.control.documents import (
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.operate.overview import runs
 from sparkbolt.faces.cli.tables import Cell, Sheet
-from sparkbolt.faces.cli.texts import ago_text, bytes_text, micro_batches, ms_text, plain, sentence, wrapped
+from sparkbolt.faces.cli.texts import ago_text, bytes_text, lag_text, micro_batches, ms_text, plain, sentence, wrapped
 
 ERRORS_SHOWN = 3
 SLOW_CAPACITY = 0.8
@@ -104,8 +105,10 @@ def component_lines(document: TopologyDocument, component: str, window: str, now
             lines += [*streams.lines(width), ""]
     lag = document["now"]["lag"].get(component)
     if lag:
-        sources = tuple((plain(source), float(behind)) for source, behind in sorted(lag.items()))
-        lines += [*Sheet(("source", "lag"), sources).lines(width), ""]
+        secs, unit = document["now"]["lag_secs"].get(component, {}), declared["position_unit"]
+        names = short_sources(lag)
+        sources = tuple((plain(names[one]), lag_text(lag[one], unit, secs.get(one))) for one in sorted(lag))
+        lines += [*Sheet(("source", "lag"), sources, right=("lag",)).lines(width), ""]
     errors = [error for error in document["errors"] if error["component"] == component]
     return [*lines, *_errors(errors[-ERRORS_SHOWN:], now_ms, width)] if errors else lines[:-1]
 
@@ -131,6 +134,7 @@ def stats_json(document: TopologyDocument, component: str | None, window: str) -
         "tasks": [task for task in over["tasks"] if task["component"] == component],
         "streams": [stream for stream in over["streams"] if stream["component"] == component],
         "lag": now["lag"].get(component, {}),
+        "lag_secs": now["lag_secs"].get(component, {}),
         "errors": [error for error in document["errors"] if error["component"] == component],
     }
 
@@ -174,13 +178,22 @@ def _sheet(document: TopologyDocument, over: WindowDocument, kind: str, only: st
         if numbers is None:
             rows.append((plain(id_), *(None for _ in _TITLES[kind][1:])))
         else:
-            lag = document["now"]["lag"].get(id_)
-            cells = _cells(kind, numbers, None if lag is None else float(sum(lag.values())))
-            rows.append((plain(id_), *cells))
-    return _without_empty(Sheet(_TITLES[kind], tuple(rows), _DROPPABLE[kind]))
+            rows.append((plain(id_), *_cells(kind, numbers, _lag(document, component))))
+    return _without_empty(Sheet(_TITLES[kind], tuple(rows), _DROPPABLE[kind], right=("lag",)))
 
 
-def _cells(kind: str, of: Numbers, lag: float | None) -> tuple[Cell, ...]:
+def _lag(document: TopologyDocument, spout: ComponentDocument) -> Cell:
+    """The lag over all sources: a count of positions, or a size with the age of the oldest record."""
+    lags = document["now"]["lag"].get(spout["id"])
+    if lags is None:
+        return None
+    total, secs = sum(lags.values()), document["now"]["lag_secs"].get(spout["id"], {})
+    if spout["position_unit"] != "bytes":
+        return float(total)
+    return lag_text(total, "bytes", max(secs.values(), default=None))
+
+
+def _cells(kind: str, of: Numbers, lag: Cell) -> tuple[Cell, ...]:
     if kind == "spout":
         complete = (_ms(of["complete"].get(name)) for name in ("p50", "p99", "max"))
         counts = (float(of["emitted"]), float(of["acked"]), float(of["failed"]), float(of["set_aside"]))

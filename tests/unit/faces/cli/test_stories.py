@@ -171,10 +171,13 @@ def test_end_of_a_source_path_is_enough_if_it_is_unambiguous(
         return printed(capsys, "explain", name, "--checkpoint", directory, code=code)
 
     whole = f"{tmp_path}/a/msgs.jsonl@8"
-    assert f"{tmp_path}/a/msgs.jsonl@8" in explained(whole)
-    assert explained("msgs.jsonl@8") == explained("a/msgs.jsonl@8") == explained(whole)
-    assert f"{tmp_path}/b/msgs.jsonl@0" in explained("b/msgs.jsonl@0")
-    assert f"give the source as `sparkbolt errors` prints it, such as '{tmp_path}/a/msgs.jsonl@0'" in explained(
-        "msgs.jsonl@0", code=2
+    assert f"msgs[0] msgs.jsonl@8, attempt 1 (task 1, sequence 8)\n  source    {tmp_path}/a/msgs.jsonl\n" in explained(
+        whole
     )
+    assert explained("msgs.jsonl@8") == explained("a/msgs.jsonl@8") == explained(whole)
+    assert f"{tmp_path}/b/msgs.jsonl\n" in explained("b/msgs.jsonl@0")
+    listed = printed(capsys, "errors", directory)
+    assert "msgs[0] a/msgs.jsonl@8, attempt 1\n" in listed, "a list has as much of the path as distinguishes the files"
+    assert "msgs[0] b/msgs.jsonl@0, attempt 1\n" in listed
+    assert "give more of its name, such as 'a/msgs.jsonl@0'" in explained("msgs.jsonl@0", code=2)
     assert "there is no story of a record 'sgs.jsonl@8'" in explained("sgs.jsonl@8", code=2)

@@ -94,6 +94,7 @@ def component(id_: str, kind: str, type_: str, level: int, first_task: int, **gi
     known: dict[str, Any] = {
         "id": id_, "kind": kind, "type": type_, "parallelism": 4, "level": level, "fused_with": None, "stateful": False,
         "streams": {}, "inputs": [], "first_task": first_task, "settings": {},
+        "position_unit": "positions" if kind == "spout" else "",
     }  # fmt: skip
     return ComponentDocument(**{**known, **given})  # type: ignore[typeddict-item]
 
@@ -259,6 +260,7 @@ def now() -> NowDocument:
             "doing": "micro-batch 8112 runs for 1 s: level 2 of 4, 3,100 executed so far",
         },
         lag={"orders": lag, "refunds": {"refunds-0": 1_204, "refunds-1": 14}},
+        lag_secs={},
         pending={"orders": 5_420, "refunds": 60},
         watermarks={
             "revenue": {"watermark_ms": NOW_MS - 9_000, "behind_ms": 9_000, "windows": 8_421, "late_tuples": 37}

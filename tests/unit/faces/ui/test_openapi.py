@@ -50,6 +50,7 @@ ANSWERED = {
     "/topologies/{topology}/open-trees": None,  # the fake's stories are shorter than the real ones
     "/topologies/{topology}/windows": "topologies/words/windows",
     "/topologies/{topology}/lag": "topologies/words/lag",
+    "/topologies/{topology}/lag-secs": "topologies/words/lag-secs",
     "/topologies/{topology}/log": "topologies/words/log",
     "/topologies/{topology}/settings": "topologies/words/settings",
 }

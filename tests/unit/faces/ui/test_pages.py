@@ -174,6 +174,17 @@ def test_pages_of_inactive_dead_or_ended_topologies_say_what_to_do(topology: str
         assert any("empty" in (attributes.get("class") or "") for attributes in page.all("p"))
 
 
+def test_lag_of_files_is_shown_in_bytes_and_seconds_by_short_names() -> None:
+    operator = Shop()
+    document = operator.documents[ORDERS]
+    source = "/logs/a.log#17-5-4fd786f4855f5fa2"
+    document["components"][0]["position_unit"] = "bytes"
+    document["now"].update(lag={"orders": {source: 5_400_000}}, lag_secs={"orders": {source: 95.2}})
+    page = seen(operator, path_of(ORDERS, "kafka"))
+    assert "a.log5.1 MiB1 min 35 s" in " ".join(page.words.split())
+    assert page.wrong == []
+
+
 def test_a_topology_without_any_known_data_is_shown() -> None:
     operator = Shop()
     document = operator.documents[ORDERS]

@@ -90,6 +90,18 @@ def test_every_number_has_its_name_unit_and_labels(
     assert value(client, name, **labels) == pytest.approx(expected)
 
 
+def test_the_lag_of_files_is_in_bytes_and_seconds(client: TestClient, operator: UiOperator) -> None:
+    source = "/logs/a.log#17-5-4fd786f4855f5fa2"
+    document = operator.documents[operator.known[0]["id"]]
+    document["components"][0]["position_unit"] = "bytes"
+    document["now"].update(lag={"lines": {source: 5_400_000}}, lag_secs={"lines": {source: 95.2}})
+    assert value(client, "sparkbolt_lag_bytes", component="lines", source=source) == 5_400_000
+    assert value(client, "sparkbolt_lag_seconds", component="lines", source=source) == 95.2
+    assert ("topology", "words") not in {
+        label for name, labels in samples(client) if name == "sparkbolt_lag_positions" for label in labels
+    }
+
+
 def test_labels_of_one_metric_describe_a_topology(client: TestClient, operator: UiOperator) -> None:
     id_ = operator.known[0]["id"]
     assert value(client, "sparkbolt_topology_info", id=id_, host="bolt-1", user="ann", version="0.1.0") == 1

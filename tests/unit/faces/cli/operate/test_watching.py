@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,8 @@ Printed = Callable[..., str]
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
     found = FakeOperator()
-    monkeypatch.setattr(watching, "operator_of", lambda options: found)
+    for module in (watching, sys.modules["sparkbolt.faces.cli.lag"]):  # the package has the command under that name
+        monkeypatch.setattr(module, "operator_of", lambda options: found)
     monkeypatch.setattr(watching, "now_ms", lambda: NOW_MS)
     monkeypatch.setenv("COLUMNS", "80")
     return found
@@ -115,6 +117,32 @@ def test_stats_of_a_component_shows_its_tasks_and_streams(printed: Printed) -> N
     assert "since its first start" in out
     assert "lines[0]: offsets" not in out
     assert "lines-1    234,567\n" in printed("stats", "words", "lines")
+
+
+def test_stats_show_the_lag_of_files_in_bytes_and_seconds(printed: Printed, fake: FakeOperator) -> None:
+    old, new = "/logs/a.log#17-5-4fd786f4855f5fa2", "/logs/b.log#18-5-4fd786f4855f5fa2"
+    document = fake.document("words")
+    document["components"][0]["position_unit"] = "bytes"
+    document["now"].update(lag={"lines": {old: 5_400_000, new: 20_480}}, lag_secs={"lines": {old: 95.2, new: 2.0}})
+    fake.documents[document["entry"]["id"]] = document
+    assert " 5.2 MB, 1 min 35 s " in printed("stats", "words")
+    one = printed("stats", "words", "lines")
+    assert "a.log   5.1 MB, 1 min 35 s\n" in one
+    assert "b.log           20 KB, 2 s\n" in one
+    assert json.loads(printed("stats", "words", "lines", "--json"))["lag_secs"] == {old: 95.2, new: 2.0}
+    assert printed("lag", "words").startswith("lines  lag 5.2 MB, 1 min 35 s\nsource ")
+    assert json.loads(printed("lag", "words", "--json"))["sources"][0] == {
+        "source": old,
+        "lag": 5_400_000,
+        "secs": 95.2,
+    }
+
+
+def test_lag_of_a_topology_whose_spouts_report_none_says_so(printed: Printed, fake: FakeOperator) -> None:
+    found = fake.document("words")
+    found["now"]["lag"] = {}
+    fake.documents[found["entry"]["id"]] = found
+    assert "no spout of topology 'words' has reported a lag" in printed("lag", "words", code=2)
 
 
 def test_stats_as_json_has_the_requested_window(printed: Printed, fake: FakeOperator) -> None:
