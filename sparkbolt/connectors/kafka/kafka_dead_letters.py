@@ -271,6 +271,15 @@ def discard(settings: ClientSettings, topic: str, ids: Sequence[str]) -> None:
     _note(settings, topic, DISCARDED, ids)
 
 
+def mark_replayed(settings: ClientSettings, topic: str, ids: Sequence[str]) -> None:
+    """Record in the topic of the letters that letters were given back to their spout.
+
+    Raises:
+        LettersNotTakenError: Some notes were not accepted.
+    """
+    _note(settings, topic, REPLAYED, ids)
+
+
 def _note(settings: ClientSettings, topic: str, header: str, ids: Sequence[str]) -> None:
     notes = [RawMessage(None, headers=((header, id_.encode()),)) for id_ in ids]
     refused = send(settings, _sender(settings), [(topic, note, None) for note in notes])

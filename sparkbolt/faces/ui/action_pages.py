@@ -83,7 +83,7 @@ async def act_page(request: Request) -> Response:
     verb = _verb(request)
     id_, form = topology_of(request), dict(request.state.form)
     document = await asking_of(request).document(id_)
-    if verb.of_letters and not letters_in(form):
+    if verb.of_letters and not letters_in(form) and not form.get("kind"):
         none = refused("No letter is selected. Select one or more letters first.")
         return _answered(request, document, verb, none, 422)
     is_confirmed = form.get("confirmed") == "yes"
@@ -92,7 +92,7 @@ async def act_page(request: Request) -> Response:
         if verb.of_letters:
             arguments |= await _letters(request, id_, form, verb)
     except MistakeError as mistake:
-        if verb.of_letters:
+        if letters_in(form):
             letter = await letter_of(request, id_, letters_in(form)[0])
             answer = letter_shown(request, document, letter, form, mistake.wrong)
             answer.status_code = 422
@@ -144,7 +144,7 @@ def arguments_in(form: Mapping[str, str], verb: Verb, *, is_whole: bool) -> dict
 async def _letters(request: Request, id_: str, form: Mapping[str, str], verb: Verb) -> dict[str, Any]:
     """The letters that a form names, and for a single one the changes in its record."""
     ids = letters_in(form)
-    found: dict[str, Any] = {"ids": ids}
+    found: dict[str, Any] = {"ids": ids or None}
     can_edit = any(one.name == "values" for one in verb.parameters)
     if can_edit and len(ids) == 1 and any(each.startswith((FIELD_PREFIX, RAW)) for each in form):
         found["values"] = changed_values(await letter_of(request, id_, ids[0]), form) or None

@@ -33,6 +33,8 @@ TREE_STATES = {"failed": "Failed", "late": "Late", "open": "Open, by holder", "a
 """The lists of trees, by the names in URLs."""
 OPEN_MAX = 2000
 """How many open trees are grouped by their holders."""
+LETTER_FILTERS = ("kind", "cause", "component", "spout")
+"""The parameters of a URL that select letters, besides a search."""
 LETTER_LISTS = {"waiting": "Waiting", "all": "All"}
 RAW_CHARACTERS_MAX = 20_000
 RAW = "raw-value"
@@ -163,8 +165,10 @@ async def letters_page(request: Request) -> Response:
     asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     which, search = chosen(request, "show", LETTER_LISTS), request.query_params.get("q", "")
+    filters = {name: request.query_params[name] for name in LETTER_FILTERS if request.query_params.get(name)}
     more = {"replayed": which == "all", "discarded": which == "all"}
-    letters = await asking.ask(id_, "letters", search=search, last=wanted_rows(request), **more)
+    letters = await asking.ask(id_, "letters", search=search, last=wanted_rows(request), **more, **filters)
+    kinds = [] if which == "all" or filters else await asking.ask(id_, "letter_kinds", search=search)
     return topology_page(
         request,
         "letters.html",
@@ -173,6 +177,8 @@ async def letters_page(request: Request) -> Response:
         which=which,
         lists=LETTER_LISTS,
         search=search,
+        filters=filters,
+        kinds=kinds,
         page=sliced(request, letters),
         message_of=messages_of(letters),
         pairs_of=letter_pairs,

@@ -16,11 +16,11 @@ from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.faces.cli.texts import plain
 
 
-def operator_of(home: str | None) -> Operator:
-    """The operator of a home."""
+def operator_of(home: str | None, client_config: str | None = None) -> Operator:
+    """The operator of a home; ``client_config`` is a file with properties of Kafka's client."""
     from sparkbolt.spark.checkpoint_files import open_files
 
-    return Operator(home, open_files=open_files)
+    return Operator(home, open_files=open_files, client_config=client_config)
 
 
 def by() -> str:

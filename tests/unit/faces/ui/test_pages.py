@@ -21,6 +21,12 @@ from tests.unit.faces.ui.shop import CLICKS, NASTY, NIGHTLY, NOW_MS, ORDERS, STO
 
 TOKEN = "a-token-of-the-shop"
 BASE = f"/topologies/{ORDERS}"
+REPLAY = {
+    **dict.fromkeys(("ids", "values", "target", "kind", "search", "cause", "component", "spout")),
+    "every": False,
+    "again": False,
+}
+"""The arguments of ``replay`` without any choice."""
 LETTER = f"{1:032x}"
 PAGES = [
     "/",
@@ -370,13 +376,14 @@ def acted(operator: Shop, path: str, form: dict[str, str], read: Callable[[Page]
             {"executors": {"enrich": 12}, "num_workers": None, "wait_secs": None},
         ),
         ("trace", {"message": "orders/3@41"}, {"message": "orders/3@41", "component": None, "stop": False}),
-        ("replay", {"letter-aa": "on", "letter-bb": "on"}, {"ids": ["aa", "bb"], "values": None, "target": None}),
+        ("replay", {"letter-aa": "on", "letter-bb": "on"}, {**REPLAY, "ids": ["aa", "bb"]}),
+        ("replay", {"kind": "3f2a9c1b"}, {**REPLAY, "kind": "3f2a9c1b"}),
         (
             "replay",
             {"letter-aa": "on", "target": "again.jsonl"},
-            {"ids": ["aa"], "values": None, "target": "again.jsonl"},
+            {**REPLAY, "ids": ["aa"], "target": "again.jsonl"},
         ),
-        ("discard", {"letter-aa": "on"}, {"ids": ["aa"]}),
+        ("discard", {"letter-aa": "on"}, {"ids": ["aa"], "kind": None}),
     ],
 )
 def test_an_action_is_done_once_it_was_confirmed(action: str, form: dict[str, str], asked: dict[str, Any]) -> None:
@@ -425,11 +432,23 @@ def test_a_record_of_one_text_is_shown_and_edited_as_text(monkeypatch: pytest.Mo
     assert operator.asked.pop()[2]["values"] == {"line": "GET / 200"}
 
 
+def test_letters_that_wait_are_grouped_by_kind_with_a_button_for_each() -> None:
+    operator = Shop()
+    page = seen(operator, f"{BASE}/dead-letters")
+    kinds = operator.letter_kinds(ORDERS)
+    assert "By kind" in page.words
+    assert kinds[0]["reason"] in page.words
+    assert f'name="kind" value="{kinds[0]["kind"]}"' in page.text
+    alone = seen(operator, f"{BASE}/dead-letters?kind={kinds[0]['kind']}")
+    assert f"Only letters with kind {kinds[0]['kind']}" in alone.words
+    assert "By kind" not in alone.words
+
+
 def test_a_letter_that_was_not_edited_is_given_again_as_it_is() -> None:
     operator = Shop()
     form = {f"letter-{LETTER}": "on", "field-0": NASTY, "field-1": "null", "field-2": "1"}
     acted(operator, f"{BASE}/do/replay", form)
-    assert operator.asked == [("replay", ORDERS, {"ids": [LETTER], "values": None, "target": None})]
+    assert operator.asked == [("replay", ORDERS, {**REPLAY, "ids": [LETTER]})]
 
 
 def test_an_unreadable_message_is_edited_in_its_original_form(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,10 +459,10 @@ def test_an_unreadable_message_is_edited_in_its_original_form(monkeypatch: pytes
     page = seen(operator, f"{BASE}/dead-letters/{LETTER}")
     assert '{"sum":' in page.words
     acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum": 1}'})
-    assert operator.asked == [("replay", ORDERS, {"ids": [LETTER], "values": {"$value": '{"sum": 1}'}, "target": None})]
+    assert operator.asked == [("replay", ORDERS, {**REPLAY, "ids": [LETTER], "values": {"$value": '{"sum": 1}'}})]
     operator.asked.clear()
     acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum":'})
-    assert operator.asked == [("replay", ORDERS, {"ids": [LETTER], "values": None, "target": None})]
+    assert operator.asked == [("replay", ORDERS, {**REPLAY, "ids": [LETTER]})]
 
 
 def test_a_topology_known_only_by_its_checkpoint_has_pages() -> None:
