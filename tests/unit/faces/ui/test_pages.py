@@ -188,6 +188,8 @@ def test_lag_of_files_is_shown_in_bytes_and_seconds_by_short_names() -> None:
     document["now"].update(lag={"orders": {source: 5_400_000}}, lag_secs={"orders": {source: 95.2}})
     page = seen(operator, path_of(ORDERS, "kafka"))
     assert "a.log5.1 MiB1 min 35 s" in " ".join(page.words.split())
+    assert "KiB" in page.words[: page.words.index("a.log5.1")]  # the chart
+    assert seen(operator, BASE).words.count("lag 5.1\xa0MiB") == 2
     assert page.wrong == []
 
 
