@@ -108,6 +108,14 @@ def test_stats_shows_spouts_bolts_the_use_of_time_and_the_newest_errors(fake: Fa
     assert "  4 s ago, enrich[1] (7,000 times): KeyError: 'language'\n" in out
 
 
+def test_stats_show_how_far_a_watermark_is_behind(printed: Printed, fake: FakeOperator) -> None:
+    document = fake.document("words")
+    marks = {"watermark_ms": NOW_MS - 28_177_970_799, "behind_ms": 28_177_970_799, "windows": 1, "late_tuples": 0}
+    document["now"]["watermarks"] = {"count": marks}
+    fake.documents[document["entry"]["id"]] = document
+    assert "count: watermark 2025-02-09 09:07:09.201Z, 326 d 3 h behind\n" in printed("stats", "words")
+
+
 def test_stats_of_a_component_shows_its_tasks_and_streams(printed: Printed) -> None:
     out = printed("stats", "words", "enrich", "--window", "all")
     assert "bolt enrich, words.Enrich, 2 tasks, reads split by shuffle\n" in out
