@@ -16,7 +16,7 @@ from sparkbolt.base.codec import MismatchError
 from sparkbolt.control.documents import Answer, TopologyDocument, refused
 from sparkbolt.control.letters.edits import RAW_VALUE
 from sparkbolt.control.verbs import VERBS, Verb
-from sparkbolt.faces.ui.message_pages import RAW, letter_of, letter_shown, raw_text
+from sparkbolt.faces.ui.message_pages import LETTER_FILTERS, RAW, letter_of, letter_shown, raw_text
 from sparkbolt.faces.ui.pages import Tab, asking_of, no_such, topology_of, topology_page
 from sparkbolt.faces.ui.record_texts import value_typed
 from sparkbolt.faces.ui.shown import words
@@ -83,7 +83,7 @@ async def act_page(request: Request) -> Response:
     verb = _verb(request)
     id_, form = topology_of(request), dict(request.state.form)
     document = await asking_of(request).document(id_)
-    if verb.of_letters and not letters_in(form) and not form.get("kind"):
+    if verb.of_letters and not letters_in(form) and not any(form.get(name) for name in ("search", *LETTER_FILTERS)):
         none = refused("No letter is selected. Select one or more letters first.")
         return _answered(request, document, verb, none, 422)
     is_confirmed = form.get("confirmed") == "yes"
