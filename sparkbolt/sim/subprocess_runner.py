@@ -12,6 +12,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import IO, Any
 
 import cloudpickle
@@ -21,6 +22,7 @@ from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.report import SimulationReport, report_of, trail_of
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import Feed, Subject, subject_of
+from sparkbolt.worker.environment import main_definitions, pickled_definitions
 
 COLLECT_EVERY = 50
 PLAIN_COMMAND = "simulate(topology, seed={seed}, history={history!r})"
@@ -57,6 +59,7 @@ class SimulatingProcess:
         self.failure: str | None = None
         """Why it cannot answer; None if it can."""
         self._send((sys.path, os.getcwd(), self._rehearsal.directory))
+        self._send(pickled_definitions(main_definitions()))
         self._send(cloudpickle.dumps((topology, feed, messages_max, command)))
 
     @property
@@ -163,7 +166,10 @@ def serve() -> None:
     path, directory, rehearsal_directory = _read(questions)
     sys.path[:] = path
     os.chdir(directory)
+    main = ModuleType("__main__")  # where pickle finds the classes and functions of the program that is simulated
     try:
+        vars(main).update(cloudpickle.loads(_read(questions)))
+        sys.modules[main.__name__] = main
         topology, feed, messages_max, command = cloudpickle.loads(_read(questions))
         subject = subject_of(topology, feed, messages_max, rehearsal_directory)
     except Exception as error:  # noqa: BLE001  whatever a user's module raises is reported

@@ -17,12 +17,15 @@ from typing import Annotated, Any, TypeAlias
 from sparkbolt.api.arguments import POSITIVE, checked, function, whole
 from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.lookup.lookup_sources import HttpSource, SqlSource
+from sparkbolt.errors import Unavailable
 
 Fetch: TypeAlias = Callable[[list[Any]], Mapping[Any, Any]]
 """Returns the values of some keys; a key that is not in the result has none. A value that is an exception is raised for
 its key alone."""
 
 _MISSING: Any = object()
+AWAY_SECS = 1.0
+"""How long an unavailable source is not asked again: each request may wait for its timeout."""
 
 
 def _own(value: Any) -> Any:
@@ -144,6 +147,8 @@ class Lookup(PicklesArguments):
         """Start with an empty cache, in this process."""
         self.asked = 0
         """For how many keys the source was asked."""
+        self._away: tuple[float, Unavailable] | None = None
+        """Until when no key is asked for, because the source was unavailable a moment ago, and its error."""
         self._process = os.getpid()
         self._cache: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
         self._waiting: dict[Hashable, asyncio.Future[Any]] = {}
@@ -228,8 +233,13 @@ class Lookup(PicklesArguments):
 
     def _called(self, keys: list[Any]) -> Mapping[Any, Any]:
         """Call the function with a copy of the list, which it may change."""
+        if self._away is not None and self.clock() < self._away[0]:
+            raise Unavailable(str(self._away[1])) from self._away[1]
         try:
             answers: Mapping[Any, Any] = self.fetch(list(keys))
+        except Unavailable as error:
+            self._away = self.clock() + AWAY_SECS, error
+            raise
         except StopIteration as error:  # a future cannot hold it
             raise RuntimeError("the function of the lookup raised StopIteration: next() found nothing") from error
         return answers

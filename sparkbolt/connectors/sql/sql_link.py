@@ -179,7 +179,8 @@ def _made(url: str, options: dict[str, Any], writes: bool) -> Engine:
 
             sqlalchemy.event.listen(made, "connect", begin_session)
         return made
-    options["connect_args"] = {"timeout": SQLITE_WAIT_SECS, **options.get("connect_args", {})}
+    if "timeout" not in parsed.query:
+        options["connect_args"] = {"timeout": SQLITE_WAIT_SECS, **options.get("connect_args", {})}
     made = sqlalchemy.create_engine(parsed, **{"poolclass": sqlalchemy.NullPool, **options})
 
     def connected(connection: Any, _: Any) -> None:

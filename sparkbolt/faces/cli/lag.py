@@ -66,7 +66,8 @@ def reported(document: TopologyDocument, *, as_json: bool) -> list[str]:
         names = short_sources(lags)
         total = lag_text(sum(lags.values()), unit, max(secs.values(), default=None))
         rows = tuple((names[source], lag_text(lags[source], unit, secs.get(source))) for source in sorted(lags))
-        lines += [f"{one['id']}  lag {total}", *Sheet(("source", "lag"), rows, right=("lag",)).lines(), ""]
+        table = Sheet(("source", "lag"), rows, right=("lag",)).lines() if rows else []
+        lines += [f"{one['id']}  lag {total}", *table, ""]
     return lines if as_json else lines[:-1]
 
 

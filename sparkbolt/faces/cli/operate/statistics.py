@@ -283,6 +283,7 @@ def _without_empty(sheet: Sheet) -> Sheet:
         tuple(sheet.titles[place] for place in kept),
         tuple(tuple(row[place] for place in kept) for row in sheet.rows),
         sheet.droppable,
+        sheet.right,
     )
 
 
@@ -316,11 +317,11 @@ def _now(document: TopologyDocument, width: int) -> list[str]:
     sentences = [doing, now["waits_for"], now["trouble"], *now["outages"], *now["hung"]]
     for component, marks in now["watermarks"].items():
         if "watermark_ms" in marks:
-            behind = marks.get("behind_ms", 0)
-            sentences.append(f"{component}: watermark {time_text(marks['watermark_ms'])}, {behind:,} ms behind")
+            behind = ago_text(0, marks.get("behind_ms", 0))
+            sentences.append(f"{component}: watermark {time_text(marks['watermark_ms'])}, {behind} behind")
         if marks.get("late_tuples"):
             sentences.append(
-                f"{component}: {marks['late_tuples']:,} late tuples in no window: raise with_lag, or take them from "
+                f"{component}: {marks['late_tuples']:,} late tuple(s) in no window: raise with_lag, or take them from "
                 "with_late_tuple_stream"
             )
     for one in filter(None, sentences):

@@ -149,8 +149,8 @@ def test_a_damaged_file_of_json_lines_is_one_dead_letter_and_no_number_is_cut(tm
 @pytest.mark.parametrize("follow", [True, False])
 @pytest.mark.parametrize(
     "content",
-    [gzip.compress(b"one\n") + b"\n", bz2.compress(b"") + b"\n", b"PK\x03\x04\n"],
-    ids=["gzip", "bzip2", "zip"],
+    [gzip.compress(b"one\n") + b"\n", bz2.compress(b"") + b"\n", b"PK\x03\x04\n", "one\n".encode("utf-16")],
+    ids=["gzip", "bzip2", "zip", "utf-16"],
 )
 def test_a_compressed_file_under_another_name_is_read_as_is_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, follow: bool
@@ -160,7 +160,8 @@ def test_a_compressed_file_under_another_name_is_read_as_is_with_a_warning(
     spout = TextSpout(path, follow=follow)
     spout.open(TopologyContext("t", "lines", 0, 1, 1, Config()))
     spout.next_ranges({}, 100)
-    assert caplog.text.count(f"{path} begins as a compressed file") == 1
+    said = "a compressed file" if content[:1] != b"\xff" else "text in UTF-16"
+    assert caplog.text.count(f"{path} begins as {said}") == 1
 
 
 @every_format

@@ -68,9 +68,7 @@ def test_a_login_that_is_refused_while_a_topology_runs_is_an_outage(caplog):
     place = KafkaPartition("orders", 0)
     own: Any = SimpleNamespace(
         kafka_partitions=lambda topics: [place],
-        ids=lambda *_: {},
-        ask_ids=lambda topics: None,
-        forget_ids=lambda topics: None,
+        ids=lambda topics: {},
         firsts=lambda places: {place: 0},
         ends=lambda places: {place: 5},
     )

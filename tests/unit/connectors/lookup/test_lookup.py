@@ -92,7 +92,7 @@ def test_coroutines_that_ask_at_the_same_time_get_one_batched_answer() -> None:
 
 
 def test_an_error_is_raised_for_all_waiters_and_is_not_cached() -> None:
-    errors: list[Exception] = [Unavailable("away")]
+    errors: list[Exception] = [ConnectionError("no")]
 
     def fetch(keys: list[Any]) -> dict[Any, Any]:
         if errors:
@@ -104,10 +104,34 @@ def test_an_error_is_raised_for_all_waiters_and_is_not_cached() -> None:
     async def ask() -> list[Any]:
         return await asyncio.gather(lookup.get(1), lookup.get(2), return_exceptions=True)
 
-    assert [str(error) for error in asyncio.run(ask())] == ["away", "away"]
+    assert [str(error) for error in asyncio.run(ask())] == ["no", "no"]
     answers = asyncio.run(ask())
     assert (answers[0], str(answers[1])) == ("ann", "no"), "an exception is the answer of its key alone"
     lookup.close()
+
+
+def test_an_unavailable_source_is_not_asked_again_for_a_second() -> None:
+    now, calls = [0.0], []
+
+    def fetch(keys: list[Any]) -> dict[Any, Any]:
+        calls.append(keys)
+        raise Unavailable("away")
+
+    lookup = Lookup(fetch, clock=lambda: now[0])
+    for key, at in ((1, 0.0), (2, 0.9), (3, 1.0)):
+        now[0] = at
+        with pytest.raises(Unavailable, match="away"):
+            lookup.many([key])
+    assert calls == [[1], [3]]
+
+
+def test_the_url_of_a_sqlite_database_says_how_long_a_lock_is_waited_for(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "users.db", isolation_level=None) as connection:
+        connection.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT)")
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(Unavailable, match="database is locked"):
+            Lookup.sql(f"sqlite:///{tmp_path}/users.db?timeout=0.01", "users", "id").many([1, 2])
+    connection.close()
 
 
 @pytest.fixture

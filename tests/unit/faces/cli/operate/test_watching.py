@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from sparkbolt.control.documents import ALL_TIME, TopologyState
 from sparkbolt.errors import SparkboltError
-from sparkbolt.faces.cli import main
+from sparkbolt.faces.cli import lag, main
 from sparkbolt.faces.cli.operate import watching
 from sparkbolt.faces.cli.operate.statistics import stats_lines
 from tests.unit.control.fake import HOME, NOW_MS, FakeOperator, document, entry
@@ -23,7 +22,7 @@ Printed = Callable[..., str]
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
     found = FakeOperator()
-    for module in (watching, sys.modules["sparkbolt.faces.cli.lag"]):  # the package has the command under that name
+    for module in (watching, lag):
         monkeypatch.setattr(module, "operator_of", lambda options: found)
     monkeypatch.setattr(watching, "now_ms", lambda: NOW_MS)
     monkeypatch.setenv("COLUMNS", "80")
@@ -107,6 +106,14 @@ def test_stats_shows_spouts_bolts_the_use_of_time_and_the_newest_errors(fake: Fa
     assert "enrich     3.60M    3.59M   7,000   7,000  0.97 !          0.32        41.8\n" in out
     assert "time of micro-batches: level 1 71%, read 11%" in out
     assert "  4 s ago, enrich[1] (7,000 times): KeyError: 'language'\n" in out
+
+
+def test_stats_show_how_far_a_watermark_is_behind(printed: Printed, fake: FakeOperator) -> None:
+    document = fake.document("words")
+    marks = {"watermark_ms": NOW_MS - 28_177_970_799, "behind_ms": 28_177_970_799, "windows": 1, "late_tuples": 0}
+    document["now"]["watermarks"] = {"count": marks}
+    fake.documents[document["entry"]["id"]] = document
+    assert "count: watermark 2025-02-09 09:07:09.201Z, 326 d 3 h behind\n" in printed("stats", "words")
 
 
 def test_stats_of_a_component_shows_its_tasks_and_streams(printed: Printed) -> None:
