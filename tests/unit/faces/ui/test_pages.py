@@ -404,9 +404,12 @@ def test_a_refusal_is_shown_with_its_explanation() -> None:
 def test_an_edited_letter_is_replayed_with_only_the_edits_changed() -> None:
     operator = Shop()
     form = {f"letter-{LETTER}": "on", "field-0": "c-1", "field-1": '"k-7"', "field-2": "1"}
-    acted(operator, f"{BASE}/do/replay", form)
+    asked: list[str] = []
+    acted(operator, f"{BASE}/do/replay", form, lambda page: asked.append(page.words))
     [(verb, _, arguments)] = operator.asked
     assert (verb, arguments["values"]) == ("replay", {"customer": "c-1", "sku": "k-7"})
+    assert "new customerc-1new skuk-7" in asked[0]
+    assert "field" not in asked[0]
 
 
 def test_lists_show_the_reason_the_attempts_the_state_and_the_record_by_field_and_texts_without_quotes() -> None:
