@@ -306,7 +306,7 @@ def tree(story: Mapping[str, Any]) -> Markup:
     columns, pairs = hop_columns(hops)
     names = [f"{hop['component']}[{hop['task']}]" for hop in hops]
     boxes = [
-        Node(column, str(index), max(168.0, len(cut(name)) * NAME_EM + 32), HOP)
+        Node(column, str(index), max(188.0, len(cut(name)) * NAME_EM + 32), HOP)
         for index, (column, name) in enumerate(zip(columns, names, strict=True))
     ]
     counts = [sum(hop["emitted"].values()) for hop in hops]
