@@ -116,9 +116,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection() -> None:
     """Keep compiled modules of tests, with their rewritten assertions: reading them again takes half the time.
 
-    This holds for reading the tests alone. A test may write a module twice within a second.
+    This holds for reading the tests alone. A test may write a module twice within a second. Nor does the garbage
+    collector look again and again at what is read.
     """
     sys.dont_write_bytecode = False
+    gc.disable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -149,6 +151,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What was collected lives to the end: the garbage collector, which some tests call, no longer looks at it."""
     sys.dont_write_bytecode = WRITES_NO_BYTECODE
+    gc.enable()
     gc.collect()
     gc.freeze()
 

@@ -27,6 +27,7 @@ from sparkbolt.connectors.files.file_identity import path_of
 from sparkbolt.connectors.files.plain_file import escape, unescape
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import TextSpout
+from tests.hypotheses import examples
 
 PACKERS = {".txt": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
@@ -103,7 +104,7 @@ texts = st.lists(
 ).map(b"".join)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     data=texts,
     cuts=st.sets(st.integers(1, 400), max_size=8),
@@ -170,7 +171,7 @@ def drain(spout: TextSpout, budget: int, parallelism: int) -> tuple[list[tuple[i
     return found, plans
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     data=texts,
     budget=st.integers(1, 200),
@@ -255,7 +256,7 @@ def test_a_followed_file_yields_a_line_once_it_has_its_newline(tmp_path: Path) -
         assert not spout.finished(progress)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(pieces=st.lists(texts, max_size=5), budget=st.integers(1, 60))
 def test_file_growth_between_plans_loses_and_repeats_nothing(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], budget: int

@@ -22,6 +22,7 @@ from sparkbolt.api.ranges import Range
 from sparkbolt.connectors.files import unpacked_file as unpacking
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import JsonLinesSpout, TextSpout
+from tests.hypotheses import examples
 from tests.unit.connectors.files.test_text import by_columns, by_rows, drain, naive
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -84,7 +85,7 @@ def test_members_are_read_one_after_another_up_to_the_damaged_one(tmp_path: Path
     assert damage <= 1004
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     suffix=st.sampled_from(sorted(PACKERS)),
     lines=st.lists(st.binary(max_size=12).map(lambda text: text.replace(b"\n", b"") + b"\n"), min_size=1, max_size=60),
