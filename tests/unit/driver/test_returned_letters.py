@@ -226,11 +226,13 @@ def lost_by_deaths(path: Path, *, transactional: bool) -> list[int]:
     raise AssertionError("the driver always dies")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transactional", [False, True])
 def test_a_driver_that_dies_at_any_step_loses_no_returned_letter(path: Path, transactional: bool) -> None:
     assert lost_by_deaths(path, transactional=transactional) == []
 
 
+@pytest.mark.slow
 def test_a_request_that_is_removed_before_its_plan_is_promoted_is_lost(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -195,6 +195,7 @@ def test_a_simulated_topology_finishes_and_is_idle(begin: Any) -> None:
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["next_ranges", "on_committed", "on_sources_changed"])
 def test_a_hanging_method_of_a_spout_blocks_nothing_and_is_abandoned_by_a_stop(
     begin: Any, method: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -237,6 +238,7 @@ def test_result_of_an_abandoned_call_changes_nothing(begin: Any, tmp_path: Path)
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_a_hanging_listener_is_named_and_abandoned(begin: Any, caplog: pytest.LogCaptureFixture) -> None:
     running = begin()
     HANGS_IN.add("listener")

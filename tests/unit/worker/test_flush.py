@@ -278,6 +278,7 @@ class WithAnOption(Gathering):
         yield [number]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bolt", [Plain(), ByHand(), Awaiting(), Blocks(), Windowed().with_tumbling_window(Count(1)), WithAnOption()]
 )

@@ -336,6 +336,7 @@ class Lettered(Columns):
             yield [number] * 100, [pa.DictionaryArray.from_arrays(codes, texts)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "at_once"), [(Numbers, 50), (Columns, 50), (Pairs, 2), (Lettered, 100)])
 def test_records_read_again_one_by_one_are_processed_together_if_possible(
     kind: type[Numbers], at_once: int, monkeypatch: pytest.MonkeyPatch

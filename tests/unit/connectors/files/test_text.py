@@ -200,6 +200,7 @@ def test_a_large_file_is_split_across_all_tasks_and_small_ones_are_grouped(tmp_p
     assert max(sum(range_.task == task for range_ in ranges) for task in range(4)) <= 64
 
 
+@pytest.mark.slow
 def test_a_worker_unpacks_a_compressed_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(b"line %d\n" % n for n in range(200_000))
     (tmp_path / "a.gz").write_bytes(gzip.compress(data))
@@ -218,6 +219,7 @@ def test_a_worker_unpacks_a_compressed_file_once(tmp_path: Path, monkeypatch: py
     assert unpacked == 2 * len(data), "once in the driver, once in the worker"
 
 
+@pytest.mark.slow
 def test_all_frames_of_a_zstandard_file_are_read(tmp_path: Path) -> None:
     zstandard = pytest.importorskip("zstandard")
     data = b"".join(b"line %d\n" % n for n in range(100_000))

@@ -44,6 +44,7 @@ def lines_and_damage(path: Path, budget: int = 100_000) -> tuple[list[tuple[int,
     return found[:-1], found[-1][0]
 
 
+@pytest.mark.slow
 @every_format
 @pytest.mark.parametrize("lost", [1, 9, 50_000])
 def test_a_cut_file_gives_its_whole_lines_and_one_bad_record(tmp_path: Path, suffix: str, lost: int) -> None:

@@ -38,6 +38,7 @@ def letter(name: str, value: bytes | None = b"be", *, reason: str = "ValueError:
     return DeadLetter(name, "t", "v", "lines", 0, (last,), **known)
 
 
+@pytest.mark.slow
 def test_a_letter_too_long_for_its_topic_is_shortened_and_blocks_no_other(kafka):
     kafka.create("short.dlq")
     sink = KafkaDeadLetters(kafka.brokers, "short.dlq", client={"message.max.bytes": 20_000})
@@ -59,6 +60,7 @@ def test_half_a_character_in_a_reason_keeps_no_letter_from_being_written():
     assert letter_of(message) == broken
 
 
+@pytest.mark.slow
 def test_a_letter_without_its_message_is_not_replayed_as_an_empty_one(kafka):
     kafka.create("gone.dlq")
     kafka.create("orders")

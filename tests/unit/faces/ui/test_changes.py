@@ -138,6 +138,7 @@ def test_twenty_readers_see_a_change_and_cost_as_much_as_one(
     until(lambda: not app.state.streams)
 
 
+@pytest.mark.slow
 def test_an_unresponsive_topology_is_reported_and_the_stream_continues(server: Serving, operator: UiOperator) -> None:
     stream = Stream(server)
     stream.read_until("event: numbers")

@@ -297,6 +297,7 @@ def rows_of(page: Page) -> int:
     return len([head for head in page.all("th") if head["scope"] == "row"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "at_first", "at_last"),
     [(f"{BASE}/trees?state=failed", 50, "page=20"), (f"{BASE}/trees?state=open", 70, "page=20"),
@@ -321,6 +322,7 @@ def test_open_trees_are_grouped_by_who_holds_them() -> None:
     assert "No tree is open" in held.words
 
 
+@pytest.mark.slow
 def test_anonymous_user_sees_everything_except_forms_that_change_something() -> None:
     client = client_of(Shop(), logged_in=False)
     for path in PAGES:

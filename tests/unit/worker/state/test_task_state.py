@@ -322,6 +322,7 @@ def run_long(keys: int, touched: int, micro_batches: int, seed: int) -> tuple[Co
     return store, model, calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keys", "touched", "micro_batches"), [(300, 40, 300), (40_000, 2000, 60), (20, 20, 50)])
 def test_many_micro_batches_over_two_workers_keep_every_key(keys, touched, micro_batches):
     store, model, _ = run_long(keys, touched, micro_batches, seed=keys)

@@ -115,6 +115,7 @@ def test_process_has_its_own_session_its_own_arguments_and_no_input(
     assert said == f"True True ['run', 'a:b', '--for', '3s', '--log-dir={tmp_path}/log']\n"
 
 
+@pytest.mark.slow
 def test_a_topology_that_fails_before_it_is_up_shows_the_end_of_its_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
