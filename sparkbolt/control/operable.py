@@ -34,6 +34,8 @@ class TopologyView:
     outages: tuple[str, ...] = ()
     trouble: str | None = None
     waits_for: str | None = None
+    repeats: int = 0
+    """How many executions of the running micro-batch were aborted."""
 
 
 @dataclass(frozen=True)
