@@ -155,6 +155,7 @@ def now_of(
         micro_batch=micro_batch,
         hung=list(progress.hung),
         outages=list(look.outages),
+        full=list(look.full),
         repeats=look.repeats,
         trouble=look.trouble,
         waits_for=look.waits_for,

@@ -254,6 +254,8 @@ class NowDocument(TypedDict):
     hung: list[str]
     """Sentences about user code that has not returned for a long time."""
     outages: list[str]
+    full: list[str]
+    """Sentences on the components that wait because they have reached ``max_spout_pending``."""
     repeats: int
     """How many executions of the running micro-batch were aborted; it is executed again."""
     trouble: str | None

@@ -38,6 +38,7 @@ def problems_of(entry: TopologyEntry, now: NowDocument | None = None) -> list[Ve
         found += [(WARN, text) for text in now["hung"]]
         if now["repeats"] and now["micro_batch"]:
             found.append((WARN, f"repeats micro-batch {now['micro_batch']['micro_batch_id']}"))
+        found += [(WARN, text) for text in now["full"]]
     if state is _S.ACTIVE and gist["lag_growth"] > 0:
         found.append((WARN, f"falls behind: its lag grew by {gist['lag_growth']:,} within a minute"))
     if gist["set_aside"]:

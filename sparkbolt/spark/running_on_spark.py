@@ -172,6 +172,7 @@ class RunningOnSpark(RunningTopology):
             metrics=ledger.metrics.copy_for(self.topology.components),
             retries=coordinator.retries,
             outages=tuple(self._outages()),
+            full=tuple(coordinator.full().values()),
             repeats=coordinator.observed.times.repeats,
         )
 

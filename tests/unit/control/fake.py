@@ -264,6 +264,7 @@ def now() -> NowDocument:
             "doing": "micro-batch 1412 runs for 3 s: level 1 of 2, 21,000 executed so far",
         },
         hung=[],
+        full=[],
         repeats=0,
         outages=[],
         trouble=None,

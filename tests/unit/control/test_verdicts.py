@@ -14,6 +14,7 @@ from sparkbolt.faces.cli.operate.statistics import stats_lines
 from tests.unit.control.fake import NOW_MS, document, entry, gist
 
 OUT = "store is out for 12 min (PostgreSQL refuses the connection), next probe in 3 s"
+FULL = "orders waits: 64 trees are open, and max_spout_pending is reached"
 
 
 @pytest.mark.parametrize(
@@ -38,10 +39,17 @@ def test_a_state_and_its_numbers_give_one_sentence(state: str, why: str | None, 
 
 def test_an_outage_comes_before_what_follows_from_it() -> None:
     shop = entry("shop", TopologyState.ACTIVE, gist=gist(set_aside=3, lag_growth=10))
-    now = {**document(shop)["now"], "outages": [OUT], "repeats": 2, "micro_batch": {"micro_batch_id": 7}}
+    now = {
+        **document(shop)["now"],
+        "outages": [OUT],
+        "full": [FULL],
+        "repeats": 2,
+        "micro_batch": {"micro_batch_id": 7},
+    }
     assert [one["text"] for one in problems_of(shop, now)] == [  # type: ignore[arg-type]
         OUT,
         "repeats micro-batch 7",
+        FULL,
         "falls behind: its lag grew by 10 within a minute",
         "3 messages given up: see `sparkbolt dlq list shop`",
     ]

@@ -93,6 +93,7 @@ class Lives:
         ledger = SimpleNamespace(replayed=None, staged=None, metrics=TopologyMetrics(), flows={}, outages=outages)
         coordinator = SimpleNamespace(
             observed=Observed(),
+            full=dict,
             life=number,
             ledger=ledger,
             buffers={},

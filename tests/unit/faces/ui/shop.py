@@ -258,7 +258,8 @@ def events() -> list[EventDocument]:
 def now() -> NowDocument:
     lag = {f"orders-{number}": value for number, value in enumerate((21_402, 14_118, 9_022, 2_470))}
     return NowDocument(
-        time_ms=NOW_MS, open_trees=5_480, retries=214, hung=[], outages=[], repeats=0, trouble=None, waits_for=None,
+        time_ms=NOW_MS, open_trees=5_480, retries=214, hung=[], outages=[], full=[], repeats=0,
+        trouble=None, waits_for=None,
         micro_batch={
             "micro_batch_id": 8_112, "elapsed_ms": 740.0,
             "doing": "micro-batch 8112 runs for 1 s: level 1 of 3, 3,100 executed so far",
