@@ -41,7 +41,7 @@ from sparkbolt.control.operable import Operable, TopologyView
 from sparkbolt.control.parameters import Row
 from sparkbolt.control.questions import Last, TimeMs
 from sparkbolt.control.registration import Growth, News, Rate
-from sparkbolt.control.verbs import VERBS, Verb
+from sparkbolt.control.verbs import OVER, VERBS, Verb
 from sparkbolt.control.verdicts import verdict_of
 from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
 from sparkbolt.errors import ConfigError, SparkboltError
@@ -249,6 +249,9 @@ class Steering:
             raise ConfigError(f"request {verb!r}: {mismatch.place or 'it'} {mismatch.text}") from None
         if not isinstance(row, Verb):
             return row.act(self, **given)
+        over = None if row.while_ending else OVER.get(self.operable.look(0.0).state)
+        if over is not None:
+            return refused(over)
         answer = row.act(self, by, **given)
         return self._carry_out(answer, row.later) if callable(answer) else answer
 
