@@ -12,12 +12,15 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from benchmarks.text import Text
 from sparkbolt import Config, Topology, TopologyBuilder
-from sparkbolt.api.components import BoltBase, PartitionedSpout
-from sparkbolt.api.reports import MicroBatchReport
-from sparkbolt.spark.running_on_spark import RunningOnSpark
+
+if TYPE_CHECKING:  # `since` runs this with earlier versions, whose modules have other names
+    from sparkbolt.api.components import BoltBase, PartitionedSpout
+    from sparkbolt.api.reports import MicroBatchReport
+    from sparkbolt.spark.running_on_spark import RunningOnSpark
 
 MASTER = "local[2,4]"
 PARALLELISM = 2

@@ -11,15 +11,17 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import PARALLELISM, Mark, Options, in_turn, rate_of, run
 from benchmarks.text import WORDS_A_LINE, Text, zipf_text
 from benchmarks.turns import Contender
 from sparkbolt import BasicBolt, Config, KeyValueState, Topology, TopologyBuilder
-from sparkbolt.api.components import BoltBase
 from sparkbolt.spouts import TextSpout
+
+if TYPE_CHECKING:  # `since` runs this with earlier versions, whose modules have other names
+    from sparkbolt.api.components import BoltBase
 
 TARGET_MS = 6000
 """What the word counts set ``micro_batch_target_ms`` to: what is sought is how much they do, not how soon."""

@@ -6,6 +6,7 @@ They are values: they are pickled with the topology. ``__init__`` runs once, in 
 
 from __future__ import annotations
 
+import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence, Set
@@ -373,8 +374,12 @@ class BoltBase(Component):
     def prepare(self, context: TopologyContext) -> None:
         """Called once when a task starts; stored values of durable attributes then replace those that it has set."""
 
-    def flush(self) -> Iterable[Sequence[Any]] | None:
+    # A type checker accepts both forms in a subclass.
+    def flush(self, *collector: Any, **_: Any) -> Iterable[Sequence[Any]] | None:
         """Called once for each task and micro-batch, after the task's last tuple, or window, of the micro-batch.
+
+        Define it as ``flush(self, collector)`` or as ``flush(self)``. The collector is that of ``execute``; an
+        ``AsyncBolt`` gets one that belongs to no tuple.
 
         It is not called in a micro-batch in which the task received nothing. Write the collected data here, before
         anything is committed, under a name made of ``context.micro_batch_id`` and ``context.task``: this pair of
@@ -382,7 +387,7 @@ class BoltBase(Component):
         process, and replaces its earlier output. For this reason a bolt with a ``flush`` is not fused (but see
         ``flush_anywhere``).
 
-        Tuples that it yields, or emits by the last collector of ``execute``, have no anchors. A ``Bolt`` may anchor to
+        Tuples that it yields, or emits by the collector, have no anchors. A ``Bolt`` may anchor to
         tuples that it has kept, and may ack and fail them here. An exception fails all tuples that
         the task got in the micro-batch, and is reported.
         """
@@ -397,6 +402,16 @@ def defines_flush(component: Component) -> bool:
     if not isinstance(component, BoltBase):
         return False
     return "flush" in vars(component) or type(component).flush is not BoltBase.flush
+
+
+def flush_takes_collector(bolt: BoltBase) -> bool:
+    """Whether a bolt's ``flush`` gets the collector: its first parameter has no default, or is named ``collector``."""
+    try:
+        parameters = inspect.signature(bolt.flush).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    first = next((one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)), None)
+    return first is not None and (first.default is first.empty or first.name == "collector")
 
 
 class Bolt(BoltBase):

@@ -80,6 +80,8 @@ class ExhaustedMessage:
     """The range's end, if it represents a whole range that could not be read."""
     message_id: str | None = None
     """The ``repr`` of the message id, for a ``Spout``."""
+    record: str | None = None
+    """If an earlier dead letter of the message was given back: the record that was given back, as JSON."""
 
     def dumps(self) -> str:
         """Return it as JSON, to be sent in a plan."""

@@ -29,6 +29,8 @@ _OF_DRIVER = (
 _OF_RANGES = (*_OF_DRIVER, "read", "read_columns")
 _METHODS = (*_OF_ALL, *_OF_BOLTS, *_OF_SPOUTS, *_OF_RANGES, "read_bytes", "raw")
 """The methods that the engine calls, if the component has them."""
+_FLUSH = [[], [inspect.Parameter("collector", inspect.Parameter.POSITIONAL_ONLY)]]
+"""The forms of ``flush``: its parameters after ``self``."""
 _MAY_YIELD = frozenset({"execute", "flush", "read", "read_columns", "receive"})
 
 
@@ -111,13 +113,12 @@ def _depth(component: Component) -> int:
 
 def _wrong_signature(name: str, method: Any, declared: Any) -> str | None:
     """Explain why the engine cannot call the method; None if it can."""
-    wanted = list(inspect.signature(declared).parameters.values())[1:]
+    forms = _FLUSH if name == "flush" else [list(inspect.signature(declared).parameters.values())[1:]]
     own = _signature(method)
-    if own is None or _takes(own, wanted):
+    if own is None or any(_takes(own, wanted) for wanted in forms):
         return None
-    return (
-        f"its {name}({', '.join(['self', *_names(own)])}) is called as {name}({', '.join(['self', *_shown(wanted)])})"
-    )
+    calls = " or ".join(f"{name}({', '.join(['self', *_shown(wanted)])})" for wanted in forms)
+    return f"its {name}({', '.join(['self', *_names(own)])}) is called as {calls}"
 
 
 def _signature(method: Any) -> inspect.Signature | None:

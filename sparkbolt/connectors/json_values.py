@@ -1,6 +1,7 @@
 """Converts values of tuples to JSON for every sink that writes it.
 
-A value that JSON cannot hold without loss raises a ``TypeError`` or ``ValueError`` that shows the value.
+A value that JSON cannot hold without loss raises a ``TypeError`` or ``ValueError`` that names its field and what to
+emit instead.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import uuid
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -19,18 +22,57 @@ _PLAIN = frozenset({str, int, float, bool, type(None), bytes, dt.datetime, dt.da
 def json_of(value: Any) -> bytes:
     """Encode a value as JSON in UTF-8.
 
-    Bytes become base64, dates and times (NumPy's and pandas' too) ISO 8601, numpy numbers numbers, and a value with
-    ``keys``, such as a ``LateTuple``, an object.
+    Bytes become base64, dates and times (NumPy's and pandas' too) ISO 8601, a ``Decimal`` and a ``UUID`` their text,
+    numpy numbers numbers, and a value with ``keys``, such as a ``LateTuple``, an object.
 
     Raises:
-        TypeError: JSON has no type for a value, or two keys of an object would be the same text.
-        ValueError: a number is NaN or an infinity, or a text is not valid Unicode.
+        TypeError: JSON has no type for a value, or two keys of an object would be the same text. If ``value`` is a
+            dict, the text names the key at fault.
+        ValueError: a number is NaN or an infinity, or a text is not valid Unicode; named in the same way.
 
     >>> json_of({"at": np.datetime64("2024-02-29T12:00:00.000000000"), "name": "né"}).decode()
     '{"at":"2024-02-29T12:00:00","name":"né"}'
     """
+    try:
+        return _json_of(value)
+    except (TypeError, ValueError) as error:
+        raise refusal(*_at_fault(value, error)) from None
+
+
+def refusal(name: str | None, error: Exception) -> Exception:
+    """Return the exception for a value that cannot be encoded: it names the field, if there is one, and the mend."""
+    kind = ValueError if isinstance(error, ValueError) else TypeError
+    return kind(_text_of(error) if name is None else f"field {name!r:.80}: {_text_of(error)}")
+
+
+def _json_of(value: Any) -> bytes:
     _check_keys(value)
     return _encode(value).encode()
+
+
+def _at_fault(value: Any, error: Exception) -> tuple[str | None, Exception]:
+    """Return the field that cannot be encoded, and its error; None and the error itself if ``value`` has no fields."""
+    for name, item in value.items() if isinstance(value, dict) else ():
+        try:
+            _json_of(item)
+        except (TypeError, ValueError) as of_field:
+            return str(name), of_field
+    return None, error
+
+
+def _text_of(error: Exception) -> str:
+    """Return the text of an error, with what to emit instead."""
+    if isinstance(error, UnicodeEncodeError):
+        return (
+            f"{error.object!r:.80} is not valid Unicode, because of {error.object[error.start]!r}: emit bytes instead"
+        )
+    text = str(error)
+    if text.startswith("Out of range float"):
+        return _NO_NUMBER
+    return f"{text}: emit a dict whose keys are all str" if text.startswith("keys must be") else text
+
+
+_NO_NUMBER = "JSON has no NaN and no infinity: emit None instead"
 
 
 def _other(value: Any) -> Any:
@@ -42,6 +84,10 @@ def _other(value: Any) -> Any:
         return converted.isoformat()
     if isinstance(converted, bool | int | float):
         return converted
+    if isinstance(converted, Decimal) and not converted.is_finite():
+        raise ValueError(_NO_NUMBER)
+    if isinstance(converted, Decimal | uuid.UUID):
+        return str(converted)
     if hasattr(value, "keys"):
         converted = dict(value)
         _check_keys(converted)

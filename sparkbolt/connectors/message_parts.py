@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from sparkbolt.api.tuples import Tuple
-from sparkbolt.connectors.json_values import json_of
+from sparkbolt.connectors.json_values import json_of, refusal
 
 Part: TypeAlias = str | Callable[[Tuple], Any] | None
 """A part of a message: the name of a field, or a function of the tuple."""
@@ -17,6 +17,20 @@ def part_of(part: Part, tup: Tuple) -> Any:
     if part is None:
         return None
     return tup[part] if isinstance(part, str) else part(tup)
+
+
+def encoded_part(part: Part, tup: Tuple) -> bytes | None:
+    """Return a part of a tuple's message as bytes.
+
+    Raises:
+        TypeError: As of ``json_of``; the text names the field.
+        ValueError: In the same way.
+    """
+    value = part_of(part, tup)
+    try:
+        return encoded(value)
+    except (TypeError, ValueError) as error:
+        raise refusal(part if isinstance(part, str) else None, error) from None
 
 
 def encoded(value: Any) -> bytes | None:

@@ -40,14 +40,13 @@ _STORM_GROUPINGS = {
 def components_of(lane: Lane) -> list[ComponentDocument]:
     """The components with their declaration and layout, and the acker, if anything is tracked."""
     topology = lane.topology
-    depths = lane.depths
     found = [
         ComponentDocument(
             id=spec.id,
             kind="spout" if spec.is_spout else "bolt",
             type=type_of(spec),
             parallelism=spec.parallelism,
-            level=depths[spec.id],
+            level=lane.stage_of(spec.id),
             position_unit=getattr(spec.component, "position_unit", "") if spec.is_spout else "",
             fused_with=lane.fused_into.get(spec.id),
             stateful=spec.keeps_state,

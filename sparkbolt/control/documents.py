@@ -98,7 +98,7 @@ class ComponentDocument(TypedDict):
     """The class, such as ``word_count.SplitSentence``."""
     parallelism: int
     level: int
-    """Its longest distance from the spouts."""
+    """The level in whose stage it runs, as ``sparkbolt check`` prints it; 0 is the source."""
     position_unit: str
     """The unit of the lag of a spout: ``bytes`` for files, else ``positions``; empty for other components."""
     fused_with: str | None

@@ -102,6 +102,9 @@ class Operable(Protocol):
     def kill(self, wait_secs: float, why: str) -> None:
         """Stop the spouts, let open trees finish for at most ``wait_secs``, and end; returns at once."""
 
+    def take_letters(self) -> None:
+        """Look for dead letters that an operator has given back, before the next plan."""
+
     def restart(self, why: str) -> None:
         """End the query, and begin another life from the checkpoint; it counts as no failure.
 

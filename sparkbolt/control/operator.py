@@ -31,6 +31,7 @@ from sparkbolt.control.documents import (
 )
 from sparkbolt.control.home import Home, HomeError, UnknownTopologyError, entry_with, is_place
 from sparkbolt.control.letters.of_topology import ListedLetter, TopologyLetters
+from sparkbolt.control.letters.selection import LetterFilter, LetterKind
 from sparkbolt.control.letters.stores import OpenFiles
 from sparkbolt.control.log_reading import last_lines
 from sparkbolt.control.logs import LogLine
@@ -241,7 +242,17 @@ class Operator(Views):
 
     @question("/{topology}/letters", answer=list[ListedLetter])
     def letters(
-        self, topology: str, *, search: Search = "", last: Last = 100, replayed: bool = True, discarded: bool = True
+        self,
+        topology: str,
+        *,
+        search: Search = "",
+        last: Last = 100,
+        replayed: bool = True,
+        discarded: bool = True,
+        cause: str | None = None,
+        component: str | None = None,
+        spout: str | None = None,
+        kind: str | None = None,
     ) -> list[dict[str, Any]]:
         """List the dead letters; the newest last.
 
@@ -251,12 +262,45 @@ class Operator(Views):
             last: the maximum number of letters.
             replayed: include letters that were replayed.
             discarded: include letters that were discarded.
+            cause: only letters with this cause.
+            component: only letters that this component failed.
+            spout: only letters of this spout.
+            kind: only letters of this kind.
         """
         past = self._past(self.find(topology))
         if past is None:
             return []
         letters = self._letters_of(past)
-        return letters.newest(search.strip(), last, replayed=replayed, discarded=discarded)
+        chosen = LetterFilter(search.strip(), cause, component, spout, kind)
+        return letters.newest(chosen, last, replayed=replayed, discarded=discarded)
+
+    @question("/{topology}/letter-kinds", answer=list[LetterKind])
+    def letter_kinds(
+        self,
+        topology: str,
+        *,
+        search: Search = "",
+        cause: str | None = None,
+        component: str | None = None,
+        spout: str | None = None,
+        waiting: bool = True,
+    ) -> list[dict[str, Any]]:
+        """Group the dead letters by kind: the most frequent kind first.
+
+        Letters of one kind have the same component, cause and reason, except for the numbers and quoted values in it.
+
+        Args:
+            topology: the topology.
+            search: a part of an id, a message, its record, a cause or a reason.
+            cause: only letters with this cause.
+            component: only letters that this component failed.
+            spout: only letters of this spout.
+            waiting: only letters that were neither replayed nor discarded.
+        """
+        past = self._past(self.find(topology))
+        chosen = LetterFilter(search.strip(), cause, component, spout)
+        kinds = self._letters_of(past).kinds(chosen, waiting=waiting) if past is not None else []
+        return [kind.to_json() for kind in kinds]
 
     @question(
         "/{topology}/letters/{letter}",
@@ -346,18 +390,26 @@ class Operator(Views):
         past = self._past(entry)
         if past is None:
             return refused(f"topology {entry['id']} has no readable checkpoint, so it has no dead letters here")
+        state = TopologyState.of(entry["state"])
+        letters = self._letters_of(past, when_of(state), no_return_of(entry, state))
         try:
-            answer: Answer = act(self._letters_of(past))
+            answer: Answer = act(letters)
         except SparkboltError as error:
             return refused(str(error))
         except Exception as error:  # noqa: BLE001  such as a full disk: the answer reports it
             return refused(line_of(error))
+        if letters.given_back and state.runs:
+            told, why = self._asked(entry, "take-letters", {}, by)
+            if told is None:
+                later = f"it takes them after the next micro-batches, or when it starts again ({why})"
+                answer = {**answer, "text": f"{answer['text']}. The topology does not answer: {later}"}
         if not answer["refused"]:
             self._note(entry, past, answer["text"], by)
         return answer
 
-    def _letters_of(self, past: Past) -> TopologyLetters:
-        return TopologyLetters(past.directory, past.description(), self._open_files, self._client_config)
+    def _letters_of(self, past: Past, when: str = "", no_return: str | None = None) -> TopologyLetters:
+        described, config = past.description(), self._client_config
+        return TopologyLetters(past.directory, described, self._open_files, config, when=when, no_return=no_return)
 
     def _note(self, entry: TopologyEntry, past: Past, text: str, by: str) -> None:
         """Note an action on dead letters: in the topology, or in the checkpoint if it has ended or is ending."""
@@ -392,6 +444,23 @@ class Operator(Views):
             while len(self._pasts) > CHECKPOINTS_MAX:
                 self._pasts.popitem(last=False)
         return past
+
+
+def when_of(state: TopologyState) -> str:
+    """When a topology in this state takes the dead letters that are given back, as a sentence; empty: at once."""
+    if not state.runs:
+        return "The topology does not run: they go back when it starts again with this checkpoint"
+    return "The topology is inactive: they go back when you activate it" if state is TopologyState.INACTIVE else ""
+
+
+def no_return_of(entry: TopologyEntry, state: TopologyState) -> str | None:
+    """Why no dead letter can go back into the spouts of a topology; None if letters can."""
+    if state.runs or entry["checkpoint"] is not None:
+        return None
+    return (
+        f"topology {entry['id']} has ended, and it had no checkpoint with which it could start again: name a "
+        "destination, such as a file that a spout reads"
+    )
 
 
 def _absolute(place: str) -> str:

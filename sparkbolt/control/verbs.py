@@ -15,6 +15,7 @@ from sparkbolt.api.config import did_you_mean
 from sparkbolt.api.topology_changes import changes, differs
 from sparkbolt.control.documents import Answer, TopologyState, accepted, done, refused
 from sparkbolt.control.intent import RESET, TRACES_MAX, Trace, checked_setting
+from sparkbolt.control.letters.selection import LetterFilter
 from sparkbolt.control.parameters import Parameter, Row
 from sparkbolt.errors import ConfigError
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from sparkbolt.control.steering import Steering
 
 NOTE_CHARACTERS_MAX = 64_000
+Hidden = Annotated[str | None, Parameter(is_shown=False)]
+"""A text that a form does not ask for."""
 WAIT = ("-w", "--wait")
 Deed = Callable[[], Answer]
 """The work of the thread of ``Steering`` for a verb."""
@@ -357,26 +360,49 @@ def note(
 
 
 @verb(
-    effect="The spout emits the message again, as a new tree. If it fails again, it becomes a dead letter again.",
-    button="Confirm replay",
+    effect="The messages go back into the spouts that they came from, with all their attempts so far. A message that "
+    "fails again is one dead letter again. If the topology does not run, they go back when it starts again.",
+    title="Give back",
+    button="Give back",
     tab="dead-letters",
     path="letters/replay",
     has_command=False,
     of_letters=True,
 )
 def replay(
-    letters: TopologyLetters, ids: list[str], values: dict[str, Any] | None = None, target: str | None = None
+    letters: TopologyLetters,
+    ids: list[str] | None = None,
+    values: dict[str, Any] | None = None,
+    target: str | None = None,
+    *,
+    kind: Hidden = None,
+    search: Hidden = None,
+    cause: Hidden = None,
+    component: Hidden = None,
+    spout: Hidden = None,
+    every: Annotated[bool, Parameter(is_shown=False)] = False,
+    again: Annotated[bool, Parameter(is_shown=False)] = False,
 ) -> Answer:
-    """Replay dead letters, a single one optionally with other values.
+    """Give dead letters back to the spouts that they came from, a single one optionally with other values.
 
     Args:
         letters: the dead letters of the topology.
-        ids: the ids of the letters, or their beginnings.
+        ids: the ids of the letters, or their beginnings (default: all letters that wait and match the other arguments).
         values: new values for fields of the record of a single letter.
-        target: the destination: a file that a spout of the topology reads, or kafka:HOST:PORT/TOPIC (default: the topic
-            that the message came from).
+        target: another destination: a file that a spout of the topology reads, or kafka:HOST:PORT/TOPIC (default: the
+            spout that the message came from).
+        kind: only letters of this kind; the question letter-kinds lists the kinds.
+        search: only letters that contain this text.
+        cause: only letters with this cause.
+        component: only letters that this component failed.
+        spout: only letters of this spout.
+        every: all letters that wait, if there are no ids and no other arguments.
+        again: also letters that were replayed before.
     """
-    return letters.replay(ids, values, target)
+    chosen = LetterFilter(search or "", cause, component, spout, kind)
+    if not ids and chosen.is_empty and not every:
+        return refused("choose dead letters: by ids, by a kind, by another filter, or every")
+    return letters.replay(ids or [], values, target, chosen, again=again)
 
 
 @verb(
@@ -388,11 +414,23 @@ def replay(
     has_command=False,
     of_letters=True,
 )
-def discard(letters: TopologyLetters, ids: list[str]) -> Answer:
+def discard(letters: TopologyLetters, ids: list[str] | None = None, *, kind: Hidden = None) -> Answer:
     """Discard dead letters.
 
     Args:
         letters: the dead letters of the topology.
         ids: the ids of the letters, or their beginnings.
+        kind: all letters of this kind that wait, if there are no ids.
     """
-    return letters.discard(ids)
+    return letters.discard(ids or [], LetterFilter(kind=kind))
+
+
+@verb(later="it takes them as soon as it handles the request", has_command=False, has_route=False)
+def take_letters(steering: Steering, _by: str) -> Deed:
+    """Look for dead letters that an operator gives back."""
+
+    def act() -> Answer:
+        steering.operable.take_letters()
+        return done("the topology takes the letters")
+
+    return act

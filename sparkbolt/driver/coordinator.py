@@ -35,6 +35,7 @@ from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.overrides import Overrides, traced_sequences
 from sparkbolt.driver.plan_entries import PlanEntries
 from sparkbolt.driver.rate import RateController, positions_read
+from sparkbolt.driver.returned_letters import ReturnedLetters
 from sparkbolt.driver.source_watermarks import Watermarks
 from sparkbolt.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer, printed_ids
 from sparkbolt.driver.spout_steps import SpoutSteps
@@ -122,6 +123,8 @@ class Coordinator:
         """The monotonic time at which the plans' time was ``ledger.last_now_ms``."""
         self._emitted: dict[str, int] = {}
         self._timers = Timers(lane.runtime_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
+        self.returned = ReturnedLetters(lane, ledger)
+        """The dead letters that operators have given back; the machine reads them."""
         self.spout_steps = SpoutSteps(spouts, lane.inlets, ledger)
         self._watermarks = Watermarks(lane, spouts)
         self._reads: list[tuple[str, Range, int]] = []
@@ -232,7 +235,8 @@ class Coordinator:
         expired = self.ledger.expiring(EXPIRED_PER_PLAN_MAX)
         outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
         news = outbox_acks and mono_s >= self._outbox_acks_due(outbox_acks)
-        if not (entries.read or entries.again or ticks or expired or clocks or news):
+        returned, returned_from = self.returned.take() if self.lifecycle.emits else ((), ())
+        if not (entries.read or entries.again or ticks or expired or clocks or news or returned_from):
             yield from self.spout_steps.ask_finished(lambda: self._is_done)
             return None
         plan = MicroBatchPlan(
@@ -247,6 +251,8 @@ class Coordinator:
             again=tuple(entries.again),
             outbox_acks=outbox_acks,
             clocks=clocks,
+            returned=returned,
+            returned_from=returned_from,
         )
         plan = self._with_streams(plan)
         self.in_force, self._planned_at, self._probing = plan, mono_s, frozenset(rooms)
@@ -398,6 +404,7 @@ class Coordinator:
         self._pace(plan, elapsed_ms)
         self._ticks.count(plan.ticks, plan.now_ms)
         self._timers.count(plan.clocks)
+        self.returned.settle(plan.returned_from)
         self._settle_records(plan)
         self._notify_buffers(promotion)
         steps = self.spout_steps
@@ -511,7 +518,7 @@ class Coordinator:
 
     @property
     def _is_done(self) -> bool:
-        return self.drained and not self.retries and not self._timers.waits
+        return self.drained and not self.retries and not self._timers.waits and not self.returned.waits
 
     def _is_read_out(self, component: str) -> bool:
         if component in self.lane.inlets:

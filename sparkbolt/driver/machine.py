@@ -36,6 +36,7 @@ from sparkbolt.driver.effects import (
     Fence,
     LetSpoutsEmit,
     OpenSpouts,
+    Remove,
     Steps,
     T,
     TakeLife,
@@ -215,6 +216,8 @@ class DriverMachine:
     def next_offset(self) -> Steps[Offset | None]:
         """Plan the next micro-batch, or return the plan that is in force; None if there is nothing to do."""
         yield from self._take_over()
+        self.planner.look_for_returned()
+        yield from self._drop_returned()
         plan = yield from self.coordinator.next_plan(int(self._clock.now_ms), self._clock.mono_s)
         return None if plan is None else (yield from self._offset_of(plan))
 
@@ -301,7 +304,9 @@ class DriverMachine:
             self.coordinator.observed = Observed()
         finally:
             self.promoting = False
+        yield from self._drop_returned()
         if (micro_batch_id + 1) % self.coordinator.config.compact_every == 0:
+            self.coordinator.returned.is_due = True  # the request of an operator may not have reached this driver
             yield Compact(micro_batch_id, self.ledger.snapshot)
         return promotion
 
@@ -318,6 +323,13 @@ class DriverMachine:
             yield from self._commit_rows(self.ledger.last_promoted)
             yield from self.coordinator.spout_steps.tell_sources(self.coordinator.spouts, changed=False)
             self._is_new = False
+
+    def _drop_returned(self) -> Steps[None]:
+        """Remove the files of returned letters that promoted plans have taken."""
+        for number, name in enumerate(list(self.coordinator.returned.done())):
+            if number == 0:
+                yield Fence(self.coordinator.life)
+            yield Remove(name)
 
     def _commit_rows(self, last_commit: int) -> Steps[None]:
         """Bring the rows of all micro-batches up to ``last_commit`` outside, in the order of their txids."""

@@ -54,7 +54,7 @@ class PlanEntries:
         for entry in (*entries, *letter_entries(retries, self._ledger.messages.next_letter)):
             spec = self._lane.topology.components[self._lane.topology.task_owner(entry.task)[0]]
             (self.read if spec.is_spout and spec.id not in self._lane.inlets else self.again).append(entry)
-            if entry.task in self._buffers:
+            if entry.task in self._buffers and entry.source is None:
                 self._buffers[entry.task].plan_again(entry)
 
     def add_ranges(self, offered: Mapping[str, Sequence[Range]]) -> None:
@@ -83,10 +83,14 @@ class PlanEntries:
                 left -= len(buffer.planned)
 
     def _that_fit(self, retries: Iterable[Retry]) -> Iterator[Retry]:
-        """The retries without those of a ``Spout`` whose records exceed the bytes."""
-        sizes = Counter[int]()
+        """The retries without those of a ``Spout`` whose records exceed the bytes, and returned letters that do."""
+        sizes, returned = Counter[int](), 0
         for retry in retries:
-            buffer = self._buffers.get(retry.task)
+            if retry.record is not None and retry.letter is None:
+                if returned > LETTER_CHARACTERS_PER_PLAN_MAX:
+                    continue
+                returned += len(retry.record)
+            buffer = self._buffers.get(retry.task) if retry.source is None else None
             if buffer is None or sizes[retry.task] < self._bytes // 2:
                 sizes[retry.task] += 0 if buffer is None else buffer.unfinished[retry.position].record.size
                 yield retry
@@ -124,19 +128,21 @@ def retry_entries(
     >>> [(entry.start, entry.end, entry.positions) for entry in found]
     [(60, 90, None), (10, 11, (10, 50))]
     """
-    grouped: dict[tuple[int, str | None, int], list[int]] = {}
+    grouped: dict[tuple[int, str | None, int, bool], list[Retry]] = {}
     entries = []
     for retry in retries:
         if retry.letter is not None:
             continue
         if retry.end is None:
-            grouped.setdefault((retry.task, retry.source, retry.attempt), []).append(retry.position)
+            grouped.setdefault((retry.task, retry.source, retry.attempt, retry.record is not None), []).append(retry)
         else:
             base, once = base_of(retry.task, retry.end - retry.position), reads_once(retry.task)
             entries.append(Entry(retry.task, base, retry.source, retry.position, retry.end, retry.attempt, once=once))
-    for (task, source, attempt), positions in grouped.items():
+    for (task, source, attempt, returned), some in grouped.items():
+        positions = tuple(retry.position for retry in some)
+        records = tuple(retry.record or "" for retry in some) if returned else None
         base, first = base_of(task, len(positions)), positions[0]
-        entries.append(Entry(task, base, source, first, first + 1, attempt, tuple(positions)))
+        entries.append(Entry(task, base, source, first, first + 1, attempt, positions, records=records))
     return entries
 
 

@@ -85,6 +85,10 @@ class Planner:
             )
         return None
 
+    def look_for_returned(self) -> None:
+        """Read the next dead letters that operators have given back, if there may be some."""
+        self.coordinator.returned.look(self._files)
+
     def plan_nothing(self, now_ms: int, mono_s: float) -> MicroBatchPlan | None:
         """The plan to answer with if there is nothing to do: before micro-batch 0, one that reads nothing.
 

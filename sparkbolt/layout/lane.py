@@ -80,6 +80,12 @@ class Lane:
         by_component.update((name, level.number) for level in self.levels for name in level.components)
         return by_component
 
+    def stage_of(self, component: str) -> int:
+        """The level in whose stage a component runs, fused or not; 0 is the source."""
+        while component in self.fused_into:
+            component = self.fused_into[component]
+        return self.level_of[component]
+
     @cached_property
     def depths(self) -> Mapping[str, int]:
         """The longest distance of each component, fused or not, from the spouts."""
@@ -215,7 +221,7 @@ def moved(lane: Lane, placement: Mapping[str, Any]) -> list[str]:
     ]
     if len(before) != len(now):
         sentences.append(f"there were {len(before)} levels that keep state, and there would be {len(now)}")
-    hint = "the likely reason is that fuse, tick_tuple_freq_secs or stateless of a bolt was changed"
+    hint = "the likely reason is that fuse, tick_tuple_freq_secs or stateless of a bolt was changed; change it back"
     return [f"{sentence}: {hint}" for sentence in sentences]
 
 

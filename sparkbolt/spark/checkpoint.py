@@ -33,23 +33,22 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sparkbolt.api.topology import Topology
-from sparkbolt.api.topology_changes import changes, differs
 from sparkbolt.base.file_access import Files
 from sparkbolt.base.locations import local_directory, scheme_of
+from sparkbolt.driver.continuation import TOPOLOGY_FILE, stored_topology
 from sparkbolt.driver.ledger import ledger_files
-from sparkbolt.driver.ledger.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
+from sparkbolt.driver.ledger.agreement import is_whole, metadata_mistake
 from sparkbolt.errors import CheckpointError
 from sparkbolt.files.hadoop import HadoopFiles
 from sparkbolt.files.local import LocalFiles, make_folder
-from sparkbolt.layout.lane import Lane, moved
+from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.checkpoint_lock import lock
 from sparkbolt.spark.location_checks import FILES_SECS, answer_within, check_hdfs
 from sparkbolt.spark.versions import FILE_MANAGER
@@ -200,41 +199,20 @@ class Checkpoint:
             self.files.write("identity", found.encode())
         return found
 
-    def placement(self, topology: Topology) -> Mapping[str, Any] | None:
-        """The stored placement of the topology's tasks; None if the checkpoint is new.
+    def topology(self) -> dict[str, Any] | None:
+        """The fingerprint and the placement of the first start; None if the checkpoint is new.
 
         Raises:
-            CheckpointError: the checkpoint belongs to another topology, or the placement is missing or damaged.
+            CheckpointError: the file with them is missing or damaged.
         """
-        data = self.files.read("topology")
-        if data is None:
-            if self.last_commit() >= 0:
-                raise CheckpointError(
-                    f"checkpoint {self.directory} has {TOPOLOGY_MISSING}: it is damaged; restore the file, or "
-                    "start with a new checkpoint directory"
-                )
-            return None
-        known = topology_in(data, f"checkpoint {self.directory}")
-        self._refuse(changes(known["fingerprint"], json.loads(json.dumps(topology.fingerprint()))))
-        placement: Mapping[str, Any] = known["placement"]
-        return placement
+        return stored_topology(self.files, f"checkpoint {self.directory}")
 
-    def keep_placement(self, lane: Lane, before: Mapping[str, Any] | None) -> None:
-        """Store the placement of the topology's tasks, if it differs from ``before``.
-
-        Raises:
-            CheckpointError: with the new placement, bolts would not find their state.
-        """
+    def keep_placement(self, lane: Lane, known: Mapping[str, Any] | None) -> None:
+        """Store the placement of the topology's tasks, if it differs from the ``known`` one."""
         placement = lane.placement()
-        if before is not None:
-            self._refuse(moved(lane, before))
-        if placement != before:
+        if known is None or placement != known["placement"]:
             body = {"fingerprint": lane.topology.fingerprint(), "placement": placement}
-            self.files.write("topology", json.dumps(body).encode())
-
-    def _refuse(self, differences: Sequence[str]) -> None:
-        if differences:
-            raise CheckpointError(differs(self.directory, differences))
+            self.files.write(TOPOLOGY_FILE, json.dumps(body).encode())
 
     def last_commit(self) -> int:
         """The number of the last micro-batch that Spark has committed; -1 if there is none."""

@@ -16,9 +16,9 @@ from sparkbolt.api.topology import Topology
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.logs import current_log
 from sparkbolt.control.presence import Presence
+from sparkbolt.driver.continuation import continued
 from sparkbolt.driver.ledger.reader import TASKS_FILE, dump_tasks
 from sparkbolt.errors import CheckpointError
-from sparkbolt.layout.lane import lay_out
 from sparkbolt.spark import code_shipping, scratch
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside
 from sparkbolt.spark.checkpoint_lock import refuse_if_in_use
@@ -111,11 +111,11 @@ def _running(
     try:
         held.cut_back()
         note_version(held.files, session.version, f"checkpoint {held.directory}")
-        placement = held.placement(topology)
-        if placement is None:
+        known = held.topology()
+        if known is None:
             await_executors(session)
-        lane = lay_out(topology, cores_of(session), placement)
-        held.keep_placement(lane, placement)
+        lane = continued(topology, cores_of(session), known, held.directory)
+        held.keep_placement(lane, known)
         held.files.write(TASKS_FILE, dump_tasks(lane))
         own = for_lane(session, lane.spark_partitions)
         if held.is_local:

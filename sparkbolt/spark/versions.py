@@ -54,13 +54,18 @@ def number_of(version: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def installed() -> str:
+    """The version of the installed PySpark."""
+    return pyspark.__version__
+
+
 def check_installed() -> None:
     """Refuse a PySpark that is not supported, before anything of it is used.
 
     Raises:
         EngineError: it is not.
     """
-    check_version(pyspark.__version__)
+    check_version(installed())
 
 
 def check_version(version: str, what: str = "the installed PySpark") -> None:
@@ -87,16 +92,19 @@ def check_version(version: str, what: str = "the installed PySpark") -> None:
         )
 
 
-def note_version(files: Files, version: str, where: str) -> None:
-    """Record that this version of Spark runs on a checkpoint; call it before a query starts.
+def check_not_older(files: Files, version: str, where: str) -> str | None:
+    """Check that no newer version of Spark has run on a checkpoint.
 
     Args:
         files: the files of the checkpoint.
         version: the version of Spark.
         where: the checkpoint, for the message.
 
+    Returns:
+        The newest version that has run on it; None if none has.
+
     Raises:
-        CheckpointError: a newer version has run on it; nothing was written.
+        CheckpointError: a newer version has run on it.
     """
     found = files.read(FILE)
     known = found.decode().strip() if found else None
@@ -105,7 +113,19 @@ def note_version(files: Files, version: str, where: str) -> None:
             f"{where} was continued with Spark {known}, and this is Spark {version}: an older Spark may misread what a "
             f"newer one has written; continue with Spark {known} or later, or start with a new checkpoint directory"
         )
-    if found is None or known is None or number_of(known) < number_of(version):
+    return known
+
+
+def note_version(files: Files, version: str, where: str) -> None:
+    """Record that this version of Spark runs on a checkpoint; call it before a query starts.
+
+    The arguments are those of ``check_not_older``.
+
+    Raises:
+        CheckpointError: a newer version has run on it; nothing was written.
+    """
+    known = check_not_older(files, version, where)
+    if known is None or number_of(known) < number_of(version):
         files.write(FILE, version.encode())
 
 

@@ -184,6 +184,11 @@ def mistakes_of(
     yield from shape
     yield from _event_time_mistakes(windowing, streams)
     yield from _field_mistakes(windowing, inputs)
+    if windowing.ack_on_expiry and windowing.message_id_field is not None:
+        yield (
+            "with_message_id_field and with_ack_on_expiry exclude each other: a tuple is retried if a bolt after its "
+            "window fails, and would be dropped as one that was seen before. Leave one of the two out"
+        )
     if windowing.ack_on_expiry and not shape:
         if windowing.length is not None:
             yield from _expiry_mistakes(windowing, config)

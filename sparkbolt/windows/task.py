@@ -239,7 +239,8 @@ class WindowTask(BoltRuntime):
             times, good = times_of(rows, windowing, now_ms, counts)
         seen = None
         if windowing.message_id_field is not None:
-            seen = self._seen.save() if windowing.policies is not None else None
+            may_fail = windowing.policies is not None or windowing.key is not None
+            seen = self._seen.save() if may_fail else None
             good = self._seen.new_of(rows, windowing.message_id_field, good, counts)
         fresh = good
         if self._marks is not None and bool(good.any()):
@@ -394,9 +395,10 @@ class WindowTask(BoltRuntime):
             return None
         return Timer(max(now_ms + due - clock_mark, least), waits=False)
 
-    def begin_flush(self) -> None:
+    def begin_flush(self) -> WindowCollector:
         """See ``BoltRuntime``."""
         self._collector.begin(None)
+        return self._collector
 
     def end_flush(self) -> None:
         """See ``BoltRuntime``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkbolt.api.dead_letters import Attempt, ExhaustedMessage, remember
 from sparkbolt.api.reports import FailedTree
@@ -16,26 +16,35 @@ class MessageAttempts:
     attempts: tuple[Attempt, ...] = ()
     left_out: int = 0
     """How many attempts after the first one are not kept."""
+    record: str | None = None
+    """If an operator has given its dead letter back: its record (``ReturnedRecord``, dumped)."""
+    before: int = 0
+    """How many attempts had failed when its dead letter was given back."""
+
+    @property
+    def count(self) -> int:
+        """How many attempts have failed."""
+        return len(self.attempts) + self.left_out
 
     def with_failure(self, tree: FailedTree) -> MessageAttempts:
         """These attempts and one more failed attempt."""
         if not tree.counted:
             return self
-        kept = remember(self.attempts, attempt_of(tree))
-        return MessageAttempts(kept, self.left_out + len(self.attempts) + 1 - len(kept))
+        kept = remember(self.attempts, attempt_of(tree, self.before))
+        return replace(self, attempts=kept, left_out=self.count + 1 - len(kept))
 
     def exhausted(self, tree: FailedTree) -> ExhaustedMessage:
         """The report on a message whose last attempt, which is among these, failed."""
-        return ExhaustedMessage(self.attempts, self.left_out, tree.end, tree.message_id)
+        return ExhaustedMessage(self.attempts, self.left_out, tree.end, tree.message_id, self.record)
 
 
 NO_ATTEMPTS = MessageAttempts()
 
 
-def attempt_of(tree: FailedTree) -> Attempt:
-    """A failed tree as an attempt at its message."""
+def attempt_of(tree: FailedTree, before: int = 0) -> Attempt:
+    """A failed tree as an attempt at its message, after ``before`` attempts that led to an earlier dead letter."""
     return Attempt(
-        number=tree.attempt,
+        number=before + tree.attempt,
         root=root_text(tree.key),
         cause=str(tree.fail.cause),
         reason=tree.fail.reason,

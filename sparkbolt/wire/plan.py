@@ -1,6 +1,7 @@
 """The plan: what one micro-batch reads, as Spark's offset; and the records of a ``Spout`` that travel beside it.
 
-Rule 1: a plan holds ranges, never records. Records of a ``Spout`` travel beside it and are lost with their driver.
+Rule 1: a plan holds ranges, and no records except those of dead letters that an operator gives back. Records of a
+``Spout`` travel beside it and are lost with their driver.
 Rule 2: a plan reserves sequences before anything is read: ``sequence = base + (position - start)``, so gaps and
 unknown record counts cost nothing, and no sequence is used twice.
 Rule 3: a plan of a dead life keeps its ranges but loses its ``Spout`` records and the ranges that may be read only
@@ -27,6 +28,7 @@ from sparkbolt.base.exceptions import line_of, pass_on, printed
 from sparkbolt.base.file_access import Files
 from sparkbolt.base.ids import tree_key
 from sparkbolt.errors import CheckpointError, EmitError
+from sparkbolt.wire.returned import ReturnedLetter, is_returned_source
 from sparkbolt.wire.stream_sources import SourceRanges, StreamSources
 
 TaskOwner: TypeAlias = Callable[[int], tuple[str, int]]
@@ -46,14 +48,15 @@ def own_source(index: int) -> str:
 class Entry:
     """One piece of a micro-batch, read by one spout task; its records' sequences start at ``base``.
 
-    There are four kinds:
+    There are five kinds:
 
     1. a range of a ``PartitionedSpout``: ``source`` is set;
     2. records of a ``PartitionedSpout`` to be read again, all at the same attempt: ``source`` and ``positions`` are
        set, and the i-th record has the sequence ``base + i``;
     3. records of a ``Spout``: as 1 and 2, but ``source`` is None, and a position is the sequence of the record's first
        attempt;
-    4. exhausted messages of either spout, which are read once more for their dead letters: ``letters`` is set too.
+    4. exhausted messages of either spout, which are read once more for their dead letters: ``letters`` is set too;
+    5. dead letters that an operator has given back: as 2, and ``records`` is set too.
     """
 
     JSON = ROW
@@ -72,6 +75,8 @@ class Entry:
     letters: tuple[str, ...] | None = field(default=None, repr=False)
     """The report on each exhausted message (``ExhaustedMessage``, dumped); ``attempt`` then counts the attempts at
     writing the dead letter."""
+    records: tuple[str, ...] | None = field(default=None, repr=False)
+    """The record of each returned letter (``ReturnedRecord``, dumped)."""
 
     @property
     def reserved(self) -> int:
@@ -126,6 +131,10 @@ class MicroBatchPlan:
     open_ranges: tuple[tuple[int, int, int, str], ...] = ()
     """(task number, first sequence, number of sequences, source): ranges of earlier plans with open trees, whose tuples
     bolts may still emit; only with ``streams``."""
+    returned: tuple[ReturnedLetter, ...] = ()
+    """Dead letters whose messages wait in their logs again once the plan is promoted."""
+    returned_from: tuple[tuple[str, int], ...] = ()
+    """(file, index of the line): the requests for which this plan is the answer."""
 
     def sources(self, owner: TaskOwner) -> list[tuple[str, str]]:
         """(spout, source) of each source that tuples of the micro-batch may come from; its index is its code.
@@ -145,7 +154,7 @@ class MicroBatchPlan:
 
     def _source_ranges(self) -> Iterator[tuple[int, int, int, str]]:
         for entry in self.entries:
-            if entry.source is not None and entry.letters is None:
+            if entry.source is not None and entry.letters is None and not is_returned_source(entry.source):
                 yield entry.task, entry.base, entry.reserved, entry.source
         yield from self.open_ranges
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -91,8 +91,9 @@ class BoltRuntime(ABC):
     def end(self, result: Settlements) -> None:
         """Do the work that is due after this micro-batch's rows, and set ``timer``."""
 
-    def begin_flush(self) -> None:  # noqa: B027  most emit nothing
-        """Called before ``flush`` of the bolt: emissions from now on have no anchors."""
+    @abstractmethod
+    def begin_flush(self) -> Any:
+        """Called before ``flush`` of the bolt: emissions from now on have no anchors; return the bolt's collector."""
 
     def end_flush(self) -> None:  # noqa: B027
         """Called after ``flush`` of the bolt: nothing may be emitted from now on."""

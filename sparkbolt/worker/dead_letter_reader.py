@@ -47,6 +47,7 @@ from sparkbolt.layout.lane import policy_of
 from sparkbolt.wire.exclusion import NOTHING_EXCLUDED, Exclusion
 from sparkbolt.wire.frames import FrameKind, python_values, wrap
 from sparkbolt.wire.plan import Entry, Record, Refused
+from sparkbolt.wire.returned import ReturnedRecord, is_returned_source
 from sparkbolt.worker.failures import Failure, failure_of
 from sparkbolt.worker.source_reader import EntryReader
 from sparkbolt.worker.stage import Stage
@@ -68,6 +69,8 @@ class FoundMessage:
     notes: list[str] = field(default_factory=list)
     message_id: str | None = None
     """The user's own id, if the record has it."""
+    is_returned: bool = False
+    """Whether the values are those of an earlier dead letter, which was given back."""
 
 
 class LetterReader(EntryReader):
@@ -110,22 +113,42 @@ class LetterReader(EntryReader):
                 letters.append((sequence, self._letter(exhausted, None, record.stream, fields, again.rows, again)))
                 continue
             position = entry.position_of(sequence)
-            found = self._kept_at(position) if self._kept is not None else None
-            found = found or self._found(exhausted, Range(self._index, entry.source, position, position + 1), sequence)
+            back = ReturnedRecord.loads(exhausted.record) if exhausted.record is not None else None
+            found = self._found_message(exhausted, back, position, sequence)
             if found is not None:
-                fields = self._stream(DEFAULT_STREAM).fields
-                letter = self._letter(exhausted, position, DEFAULT_STREAM, fields, found.rows, found)
-                letters.append((sequence, letter))
+                stream, fields = DEFAULT_STREAM, self._stream(DEFAULT_STREAM).fields
+                if back is not None and (found.is_returned or not found.rows):
+                    stream, fields = back.stream, back.fields
+                letters.append((sequence, self._letter(exhausted, position, stream, fields, found.rows, found)))
         spec = self._stage.lane.topology.components[self._component]
-        stream = stream_of(spec.dead_letters)
+        target = stream_of(spec.dead_letters)
         if not letters:
             return
-        if spec.dead_letters == CHECKPOINT or (stream is not None and refused(policy_of(spec), entry.attempt)):
+        if spec.dead_letters == CHECKPOINT or (target is not None and refused(policy_of(spec), entry.attempt)):
             self._hand_over(letters)
-        elif stream is not None:
-            self._emit_letters(stream, letters)
+        elif target is not None:
+            self._emit_letters(target, letters)
         else:
             self._write(letters)
+
+    def _found_message(
+        self, exhausted: ExhaustedMessage, back: ReturnedRecord | None, position: int, sequence: int
+    ) -> FoundMessage | None:
+        """The values of a message of a source; None if it has to be read again later.
+
+        Those of a returned letter are its own, if they were edited or the source does not have them.
+        """
+        source = self._entry.source
+        assert source is not None
+        returned = None
+        if back is not None:
+            returned = FoundMessage(back.rows, message_id=back.message_id, is_returned=True)
+        if returned is not None and (self._kept is not None or is_returned_source(source) or (back and back.edited)):
+            return returned
+        if self._kept is not None:
+            return self._kept_at(position)
+        found = self._found(exhausted, Range(self._index, source, position, position + 1), sequence)
+        return returned if found is not None and not found.rows and returned is not None and returned.rows else found
 
     def _kept_at(self, position: int) -> FoundMessage:
         """The values of a message in an outbox."""
@@ -164,8 +187,8 @@ class LetterReader(EntryReader):
             task=self._index,
             attempts=exhausted.attempts,
             attempts_left_out=exhausted.attempts_left_out,
-            source=self._entry.source,
-            position=position,
+            source=None if is_returned_source(self._entry.source) else self._entry.source,
+            position=None if is_returned_source(self._entry.source) else position,
             end=exhausted.end,
             message_id=(found.message_id if found is not None else None) or exhausted.message_id,
             stream=stream,

@@ -40,6 +40,7 @@ from sparkbolt.wire.edges import Parents
 from sparkbolt.wire.exclusion import HALVED, LEFT_OUT, Exclusion
 from sparkbolt.wire.frames import Clock, Column, python_values, take
 from sparkbolt.wire.plan import Entry
+from sparkbolt.wire.returned import ReturnedRecord
 from sparkbolt.worker.emissions import Output
 from sparkbolt.worker.routing import EmittedRows, StreamRoutes, with_rows, without
 from sparkbolt.worker.state.task_state import TaskState
@@ -165,6 +166,9 @@ class Outbox:
 
         Positions at which no value is kept are named in the ``refused`` of a block without rows.
         """
+        if entry.records is not None:
+            yield from self._returned(entry, streams)
+            return
         positions = entry.positions or ()
         missing = dict.fromkeys(positions)
         for piece, rows, within in self._places(positions):
@@ -175,6 +179,22 @@ class Outbox:
             nothing = EmittedRows(next(iter(streams.values())), [], 0, 0, None)
             why = f"what was emitted at positions {list(missing)[:5]} is not kept any more: it could not be given again"
             yield Started(nothing, refused=[why])
+
+    def _returned(self, entry: Entry, streams: Mapping[str, StreamRoutes]) -> Iterator[Started]:
+        """Yield the values of returned letters, which are not kept here any more."""
+        for place, text in enumerate(entry.records or ()):
+            record = ReturnedRecord.loads(text)
+            stream = streams.get(record.stream)
+            if stream is None or not record.fits(tuple(stream.fields)) or stream.direct:
+                nothing = EmittedRows(next(iter(streams.values())), [], 0, 0, None)
+                why = f"a dead letter of stream {record.stream!r} has no values for its fields: it is not emitted again"
+                yield Started(nothing, refused=[why])
+                continue
+            keys = np.array([tree_key(self._number, entry.base + place)], dtype=np.uint64)
+            roots = mix64_array(keys)
+            attempts = np.full(1, min(entry.attempt, ATTEMPT_MAX), dtype=np.uint8)
+            columns, path = [[value] for value in record.rows[0]], ((self._number, stream.index),)
+            yield Started(EmittedRows(stream, columns, 1, 0, Parents(roots, roots, 0), attempts, None, path), keys)
 
     def values_at(self, positions: Sequence[int]) -> dict[int, tuple[Any, ...]]:
         """The values at these positions; positions without a value are left out."""

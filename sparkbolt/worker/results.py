@@ -166,6 +166,10 @@ class Counters:
         self.measured = Measurements()
         self.others: dict[str, ComponentMetrics] = {}
         """By component: the counts that are not kept by task and stream."""
+        self._calls: defaultdict[tuple[str, int], list[tuple[float, int]]] = defaultdict(list)
+        """By component and task index: (milliseconds, tuples) of each call of ``execute``, or of several at once."""
+        self._between_ms: defaultdict[tuple[str, int], float] = defaultdict(float)
+        """The time of the same task outside of ``execute``: of ``flush``, and of the steps of a bolt runtime."""
         self._environment = environment
         self._part = part
         self._began_ms, self._began_s = environment.wall_ms(), environment.clock()
@@ -196,8 +200,10 @@ class Counters:
         flow.acked += done.acked
         flow.failed += done.failed
         flow.execute_ms += work.elapsed_ms
-        if done.executed:
-            self.measured.executed(work.component, work.elapsed_ms, done.executed)
+        if not done.executed:
+            self._between_ms[work.component, work.index] += work.elapsed_ms
+        else:
+            self._calls[work.component, work.index].append((work.elapsed_ms, done.executed))
             at_once = done.acked - len(done.late_acks)
             flow.process_ms += work.elapsed_ms / done.executed * at_once
             flow.processed += at_once
@@ -217,7 +223,14 @@ class Counters:
         return self.measured.flow(work.component, work.index, sender, stream)
 
     def end(self, frames: Sequence[Row]) -> None:
-        """End the stage, which has sent these frames to other stages."""
+        """End the stage, which has sent these frames to other stages.
+
+        The tuples that a task got share the time of its ``flush``, as they share that of their call.
+        """
+        for task, calls in self._calls.items():
+            share_ms = self._between_ms[task] / sum(tuples for _, tuples in calls)
+            for elapsed_ms, tuples in calls:
+                self.measured.executed(task[0], elapsed_ms + share_ms * tuples, tuples)
         elapsed_ms = (self._environment.clock() - self._began_s) * 1000
         self.measured.frames += len(frames)
         self.measured.frame_bytes += sum(len(data) for _, data in frames)

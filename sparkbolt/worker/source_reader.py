@@ -46,6 +46,7 @@ from sparkbolt.wire.frames import (
     take,
 )
 from sparkbolt.wire.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Piece, Record
+from sparkbolt.wire.returned import is_returned_source
 from sparkbolt.worker.failures import Failure, failure_of
 from sparkbolt.worker.hop_recorder import TRACED_MAX, Chooser
 from sparkbolt.worker.outbox import Started
@@ -83,7 +84,8 @@ class EntryReader:
         self._component, self._index = stage.lane.topology.task_owner(entry.task)
         self._who = f"spout {self._component!r}"
         self._streams = {stream.name: stream for stream in stage.worker.routes(entry.task)}
-        spout = stage.worker.spout(entry.task) if entry.source is not None else None
+        has_ranges = entry.source is not None and not is_returned_source(entry.source)
+        spout = stage.worker.spout(entry.task) if has_ranges else None
         self._tracked = stage.lane.tracked and (spout is None or spout.tracked)
         self._trace = stage.lane.topology.components[self._component].config.trace
         self._emitted: dict[str, int] = {}
@@ -134,7 +136,7 @@ class EntryReader:
         """Read a range up to the position ``until``, by default its end; the rest is postponed."""
         shift = self._entry.base - range_.start
         chunks = self._chunks(replace(range_, end=until), shift) if until > range_.start else ()
-        for positions, columns, ordinals in _numbered(chunks):
+        for positions, columns, ordinals in numbered(chunks):
             self._start(self._stream(DEFAULT_STREAM), columns, positions + shift, ordinals)
         if self._broken is None and until < range_.end:
             self._broken, self._seen, self._cut = EnoughRead(until, HALVED), until - 1, None
@@ -161,7 +163,7 @@ class EntryReader:
     def _again(self, source: str, position: int, sequence: int) -> None:
         range_, shift = Range(self._index, source, position, position + 1), sequence - position
         found = False
-        for positions, columns, ordinals in _numbered(self._chunks(range_, shift)):
+        for positions, columns, ordinals in numbered(self._chunks(range_, shift)):
             found = True
             self._gather(columns, positions + shift, ordinals)
         if self._broken is not None:
@@ -520,7 +522,7 @@ def _columns_of(who: str, columns: Any) -> list[Any]:
     return [column if isinstance(column, pa.Array | np.ndarray | list | tuple) else list(column) for column in whole]
 
 
-def _numbered(
+def numbered(
     chunks: Iterable[tuple[npt.NDArray[np.int64], Sequence[Any]]],
 ) -> Iterator[tuple[npt.NDArray[np.int64], Sequence[Any], npt.NDArray[Any] | int]]:
     """(positions, columns, ordinals) of chunks, whose positions never fall: the tuples of a message may be in several.
@@ -589,7 +591,9 @@ def run_piece(worker: Worker, moment: Moment, piece: Piece, exclusion: Exclusion
         exclusion: what this execution of the plan leaves out.
     """
     from sparkbolt.worker.dead_letter_reader import LetterReader
+    from sparkbolt.worker.returned_reader import ReturnedReader
 
     stage, entry = Stage(worker, moment, piece.index), piece.entry
-    (EntryReader if entry.letters is None else LetterReader)(stage, entry, piece.traced, exclusion).read(piece.records)
+    reader = EntryReader if entry.records is None else ReturnedReader
+    (reader if entry.letters is None else LetterReader)(stage, entry, piece.traced, exclusion).read(piece.records)
     return stage.finish()

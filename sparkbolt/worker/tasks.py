@@ -32,6 +32,7 @@ from sparkbolt.api.components import (
     ColumnBolt,
     TopologyContext,
     defines_flush,
+    flush_takes_collector,
 )
 from sparkbolt.api.function_bolts import FunctionBolt
 from sparkbolt.api.progress import Activity
@@ -93,6 +94,7 @@ class BoltTask:
         """For the rows of this micro-batch."""
         self.flushes = defines_flush(bolt)
         """Whether the bolt has a ``flush`` of its own."""
+        self._flush_takes_collector = self.flushes and flush_takes_collector(bolt)
         self._work = self._choose_work()
 
     def prepare(self) -> None:
@@ -108,11 +110,14 @@ class BoltTask:
     @property
     def owned(self) -> dict[str, object]:
         """The objects of the engine that the bolt may keep in its own objects, by token."""
-        collector = self._by_hand if isinstance(self.bolt, Bolt) else self._basic
-        return {
-            "context": self.context,
-            "collector": self._columns if isinstance(self.bolt, ColumnBolt) else collector,
-        }
+        return {"context": self.context, "collector": self._collector}
+
+    @property
+    def _collector(self) -> Any:
+        """The collector that belongs to the task."""
+        if isinstance(self.bolt, ColumnBolt):
+            return self._columns
+        return self._by_hand if isinstance(self.bolt, Bolt) else self._basic
 
     def use_state(self, state: KeyValueTable) -> None:
         """Store the key-value state that the bolt gets."""
@@ -247,10 +252,10 @@ class BoltTask:
             seen: all rows that the task got in the micro-batch.
         """
         result = Settlements()
-        self._begin_flush()
+        collector = self._begin_flush()
         try:
             with self._flushing(), self.watch.flushing() if self.watch is not None else nullcontext():
-                returned = self.bolt.flush()
+                returned = self.bolt.flush(collector) if self._flush_takes_collector else self.bolt.flush()
                 if returned is not None:
                     self._emit_flushed(returned)
         except BaseException as error:  # noqa: BLE001  user code may raise anything
@@ -273,13 +278,16 @@ class BoltTask:
     def _flushing(self) -> AbstractContextManager[None]:
         return nullcontext() if self.monitor is None else self.monitor.at(Activity.FLUSH, self.context.task)
 
-    def _begin_flush(self) -> None:
-        """Let the collectors accept emissions without anchors, or anchored to tuples that the bolt has kept."""
+    def _begin_flush(self) -> Any:
+        """Let the collectors accept emissions without anchors, or anchored to tuples that the bolt has kept.
+
+        Returns:
+            The collector for ``flush``.
+        """
         self._by_hand.begin_flush()
         self._basic.begin_flush()
         self._columns.begin(0)
-        if self.runtime is not None:
-            self.runtime.begin_flush()
+        return self._collector if self.runtime is None else self.runtime.begin_flush()
 
     def _end_flush(self) -> None:
         self._basic.end()

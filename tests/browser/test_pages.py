@@ -10,7 +10,9 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
+from sparkbolt.faces.ui.serve import login_link
 from tests.browser.chromium import WIDTHS, Visitor
+from tests.browser.conftest import TOKEN
 from tests.unit.faces.ui import shop as goods
 from tests.unit.faces.ui.shop import NIGHTLY, ORDERS, STOCK, Shop
 
@@ -72,6 +74,28 @@ def test_all_pages_of_a_topology_are_reached_by_clicks(visit: Visit) -> None:
     assert visitor.complaints == []
 
 
+def test_the_printed_link_logs_in_and_leaves_no_token_in_the_address(visit: Visit) -> None:
+    visitor = visit(logged_in=False)
+    page = visitor.page
+    page.goto(login_link(f"{visitor.url}/", TOKEN))
+    expect(page.get_by_role("button", name="Log out")).to_be_visible()
+    assert page.url == f"{visitor.url}/"
+    page.go_back()
+    assert TOKEN not in page.url
+    assert visitor.complaints == []
+
+
+def test_a_phone_shows_the_flow_and_what_fails(visit: Visit) -> None:
+    page = visit(width=390).goto(BASE)
+    expect(page.get_by_role("link", name="alerts", exact=True).first).to_be_visible()
+    expect(page.locator(".flow-list .failing")).to_contain_text("540 failed")
+    expect(page.locator("svg.flow")).to_be_hidden()
+    page.goto(f"{page.url}/dead-letters")
+    row = page.locator(".stories tbody tr").first
+    for text in ("orders/3@40140", "KeyError: 'sku'", "c-22", "waiting"):
+        expect(row.get_by_text(text).last).to_be_in_viewport()
+
+
 def tab_to(visitor: Visitor, wanted: str) -> None:
     """Press Tab until something with this name has the focus."""
     for _ in range(120):
@@ -110,12 +134,12 @@ def test_a_dead_letter_is_found_edited_and_replayed(visit: Visit, shop: Shop) ->
     page.get_by_role("button", name="Search").click()
     page.get_by_role("link", name="orders/3@40120").click()
     page.get_by_label("sku").fill("no quotes")
-    page.get_by_role("button", name="Replay this letter").click()
-    page.get_by_role("button", name="Confirm replay").or_(page.locator(".mistake")).first.wait_for()
+    page.get_by_role("button", name="Give it back").click()
+    page.get_by_role("button", name="Give back").or_(page.locator(".mistake")).first.wait_for()
     expect(page.locator(".mistake")).to_contain_text("sku is not JSON")
     page.get_by_label("sku").fill('"k-7"')
-    page.get_by_role("button", name="Replay this letter").click()
-    page.get_by_role("button", name="Confirm replay").click()
+    page.get_by_role("button", name="Give it back").click()
+    page.get_by_role("button", name="Give back").click()
     expect(page.get_by_text("it is so")).to_be_visible()
     assert shop.asked == [("replay", ORDERS, {"ids": [LETTER], "values": {"sku": "k-7"}, "target": None})]
     page.get_by_role("link", name="Back").click()
@@ -146,9 +170,9 @@ def test_a_chart_is_read_with_the_arrow_keys_and_a_table_is_sorted(visit: Visit)
     chart = page.locator("figure[data-chart]").nth(1)
     chart.focus()
     page.keyboard.press("Home")
-    expect(chart.locator(".readout")).to_contain_text("11:20:00 UTC: p50")
+    expect(chart.locator(".readout")).to_contain_text("12:10:00 UTC: p50")
     page.keyboard.press("ArrowRight")
-    expect(chart.locator(".readout")).not_to_contain_text("11:20:00")
+    expect(chart.locator(".readout")).not_to_contain_text("12:10:00")
     bolts = page.get_by_role("region", name="Bolts").locator("tbody th a")
     page.get_by_role("region", name="Bolts").get_by_role("button", name="Capacity").click()
     expect(bolts.first).to_have_text("enrich")

@@ -215,7 +215,7 @@ def test_message_that_brokers_would_refuse_fails_only_its_tuple(kafka: str, topi
     sent, failed = rows(bolt, whose, to(n=1), *bad, to(n=2))
     assert [str(error).partition(topic)[0] for error in failed] == [
         "its message for topic '",
-        "JSON cannot hold {1} of type set: emit a str, a number, a list or a dict of those",
+        "field 'n': JSON cannot hold {1} of type set: emit a str, a number, a list or a dict of those",
         "topic '",
         "its message has no key, and topic '", "field 'topic' holds '', expected the name of a topic",
     ]  # fmt: skip

@@ -256,10 +256,10 @@ def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, 
     page.get_by_role("link", name=f"{topic}/0@100").click()
     expect(page.locator(".notice.bad").first).to_contain_text("could not convert string to float: 'a lot'")
     page.get_by_label("amount").fill('"7.00"')
-    page.get_by_role("button", name="Replay this letter").click()
+    page.get_by_role("button", name="Give it back").click()
     expect(page.locator(".ask")).to_contain_text("7.00")
-    page.get_by_role("button", name="Confirm replay").click()
-    expect(page.get_by_role("status").first).to_contain_text("1 letter(s) replayed with edited values")
+    page.get_by_role("button", name="Give back").click()
+    expect(page.get_by_role("status").first).to_contain_text("1 letter(s) go back into orders with edited values")
     billed = messages(kafka, f"{topic}-billed", 201)
     assert [one for one in billed if one["order"] == "the poisoned order"] == [
         {"order": "the poisoned order", "amount": 7.0}
@@ -267,7 +267,7 @@ def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, 
     until(lambda: command.acked(first["id"], "orders") == 201)
     until(lambda: command.entry(first["id"])["gist"]["lag"] == 0)
     visitor.goto(f"/topologies/{first['id']}")
-    expect(page.locator("[data-part=events]")).to_contain_text("1 letter(s) replayed with edited values")
+    expect(page.locator("[data-part=events]")).to_contain_text("1 letter(s) go back into orders with edited values")
     visitor.goto(f"/topologies/{first['id']}/dead-letters")
     expect(page.get_by_text("No dead letters are waiting")).to_be_visible()
 

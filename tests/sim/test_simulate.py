@@ -73,6 +73,18 @@ def test_a_topology_keeps_its_promises_under_many_seeds() -> None:
         assert run_seed(subject, seed).violations == ()
 
 
+def test_values_of_a_key_value_state_may_be_of_any_type() -> None:
+    class Gather(BasicBolt):
+        def init_state(self, state: Any) -> None:
+            self.table = state
+
+        def execute(self, tup: Any, collector: Any) -> None:
+            self.table.put(tup["n"] % 3, [*self.table.get(tup["n"] % 3, []), {tup["n"]}])
+
+    report = simulate(behind(Gather()), seed=2, feed=FEED, repeat=False)
+    assert report.ok, report.story
+
+
 def test_the_same_seed_is_the_same_run() -> None:
     subject = subject_of(*random_topology(3))
     runs = [run_seed(subject, 11, trails=True) for _ in range(2)]

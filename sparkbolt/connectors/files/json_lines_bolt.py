@@ -20,9 +20,10 @@ class JsonLinesBolt(PartFileBolt, BasicBolt):
     Each task writes one file per micro-batch. In a transactional topology the driver writes one file per micro-batch,
     with the rows of the messages that have succeeded.
 
-    Bytes become base64, dates and times ISO 8601, and a ``LateTuple`` an object of its fields. A tuple with NaN, NaT,
-    an infinity or a value of any other type fails. A micro-batch that runs again replaces its files. The rows of one
-    micro-batch and task are held in memory. On a cluster ``path`` must be a directory that all machines share. The
+    Bytes become base64, dates and times ISO 8601, a ``Decimal`` and a ``UUID`` their text, and a ``LateTuple`` an
+    object of its fields. A tuple with NaN, NaT, an infinity or a value of any other type fails; the reason names the
+    field and what to emit instead. A micro-batch that runs again replaces its files. The rows of one micro-batch and
+    task are held in memory. On a cluster ``path`` must be a directory that all machines share. The
     simulator and ``TopologyTestDriver`` write nothing there (``TopologyContext.output_path``).
 
     >>> JsonLinesBolt("out/counts").path.endswith("out/counts")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from sparkbolt.base.intervals import Intervals
-from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster, Topics
+from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster, LoginRefusedError, Topics
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.offset_planner import Look, PartitionLog, TopicIds
 from sparkbolt.connectors.kafka.offset_stores import OffsetsStore, OtherTopology, Owner, Scope, Stored
@@ -67,9 +67,7 @@ class Watcher:
         self._next_tell_again = time.monotonic() + TELL_AGAIN_SECS
         self._first: dict[KafkaPartition, int] = {}
         self._ids: dict[str, str] = {}
-        self._last_ids: dict[str, str] = {}
         """The id of each topic when it was known last."""
-        self._answering: frozenset[KafkaPartition] = frozenset()
         self._stored_ids: dict[KafkaPartition, str] = {}
         self._warned: dict[str, set[str]] = {}
         """The names in the last warning of each kind."""
@@ -83,7 +81,7 @@ class Watcher:
         """Start the thread and wait for the first look; at most ``OPEN_AGAIN_SECS`` if requests raise.
 
         Raises:
-            ConfigError: An argument does not fit the brokers or the store.
+            ConfigError: An argument does not fit the brokers or the store, or the brokers refuse the login.
             BrokersAwayError: No broker answered in time.
         """
         self._thread.start()
@@ -99,6 +97,8 @@ class Watcher:
         if error is None and self._opened:
             return
         self.close()
+        if isinstance(error, LoginRefusedError):
+            raise ConfigError(str(error))
         raise error or BrokersAwayError(f"the Kafka brokers did not answer within {wait_secs:.0f} s")
 
     def want(self) -> None:
@@ -168,7 +168,6 @@ class Watcher:
         except Exception as error:  # noqa: BLE001  brokers, ZooKeeper or a disk failed: each may recover
             if self._error is None and was_opened:
                 log.error("%s; nothing new is read or told until that is mended, it is tried again and again", error)
-            self._answering = frozenset()
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
@@ -180,15 +179,20 @@ class Watcher:
 
     def _step(self) -> None:
         now = time.monotonic()
-        if now >= self._next_look or self._cluster.ids() != self._ids:
-            self._look_around()
-            self._next_look = now + LOOK_SECS
+        if now >= self._next_look:
+            self._next_look = now + LOOK_SECS if self._look_around() else now
         else:
             before = self.look.logs
-            ends = self._cluster.ends(list(before))
-            logs = {place: PartitionLog(log.first, ends.get(place, log.end)) for place, log in before.items()}
-            ids = TopicIds(self._without_doubtful(self.look.ids.now, ends.keys(), logs), self.look.ids.stored)
-            self._publish(replace(self.look, logs=logs, problem=None, ids=ids, asked_s=now))
+            ends, ids, created_again = self._ends(before.keys())
+            logs = {
+                place: PartitionLog(log.first, ends.get(place, log.end))
+                for place, log in before.items()
+                if place.topic not in created_again
+            }
+            told_ids = TopicIds(ids, self.look.ids.stored)
+            self._publish(replace(self.look, logs=logs, problem=None, ids=told_ids, asked_s=now))
+            if created_again:
+                self._next_look = now
         if now >= self._next_tell_again:
             with self._changed:
                 self._to_tell = {**self._was_told, **self._to_tell}
@@ -197,22 +201,25 @@ class Watcher:
             self._tell()
             self._next_tell = now + TELL_SECS
 
-    def _look_around(self) -> None:
-        """Look up the kafka_partitions, the offsets of their logs, and where to begin with new ones."""
+    def _look_around(self) -> bool:
+        """Look up the kafka_partitions, the offsets of their logs, and where to begin with new ones.
+
+        Returns:
+            False if a topic was created again meanwhile, so that nothing is known of it yet.
+        """
         if not self._opened:
             self._store.open(self._scope)
         places = self._cluster.kafka_partitions(self._wish.topics)
         self._say_what_is_missing(places)
         now_s = time.monotonic()
-        ids = self._cluster.ids()
-        firsts, ends = self._cluster.firsts(places), self._cluster.ends(places)
-        answering = firsts.keys() & ends.keys()
-        others = {topic for topic, topic_id in ids.items() if self._last_ids.get(topic, topic_id) != topic_id}
-        logs = {place: log for place, log in self.look.logs.items() if place in places and place.topic not in others}
-        logs |= {place: PartitionLog(firsts[place], ends[place]) for place in answering}
-        ids = self._ids = self._without_doubtful(ids, answering, logs)
-        self._last_ids |= ids
-        self._cluster.ask_ids({place.topic for place in places})
+        self._ids |= self._cluster.ids({place.topic for place in places} - self._ids.keys())
+        firsts = self._cluster.firsts(places)
+        ends, ids, created_again = self._ends(places)
+        places = [place for place in places if place.topic not in created_again]
+        logs = {place: log for place, log in self.look.logs.items() if place in places}
+        logs |= {
+            place: PartitionLog(firsts[place], ends[place]) for place in places if place in firsts and place in ends
+        }
         silent = frozenset(places) - logs.keys()
         self._warn("no broker answers for %s, which may have no leader: it is read as soon as one does", silent)
         if not self._opened:
@@ -223,23 +230,20 @@ class Watcher:
             self._begin_with(fresh, logs, finished)
         told_ids = TopicIds(ids, dict(self._stored_ids))
         self._publish(Look(logs, dict(self._first), finished, silent=silent, ids=told_ids, asked_s=now_s))
+        return not created_again
 
-    def _without_doubtful(
-        self,
-        ids: Mapping[str, str],
-        answering: Set[KafkaPartition],
-        logs: Mapping[KafkaPartition, PartitionLog],
-    ) -> dict[str, str]:
-        """Return the ids without those of topics that may have been created again, which are requested again.
+    def _ends(
+        self, places: Collection[KafkaPartition]
+    ) -> tuple[Mapping[KafkaPartition, int], Mapping[str, str], Set[str]]:
+        """Return the ends of logs, the ids of their topics, and the topics that were created again meanwhile.
 
-        Such a topic has a kafka_partition that answers again, or no longer, or whose log ends earlier than before.
+        The ends are those of the topic whose id was known before they were requested and is answered after them. With
+        another id nothing is known of the topic, and the caller looks it up again.
         """
-        before = self.look.logs
-        doubtful = {place.topic for place in self._answering ^ answering} if self._opened else set()
-        doubtful |= {place.topic for place, log in logs.items() if place in before and log.end < before[place].end}
-        self._answering = frozenset(answering)
-        self._cluster.forget_ids(doubtful)
-        return {topic: topic_id for topic, topic_id in ids.items() if topic not in doubtful}
+        ends, ids = self._cluster.ends(places), self._cluster.ids({place.topic for place in places})
+        created_again = {topic for topic, topic_id in ids.items() if self._ids.get(topic, topic_id) != topic_id}
+        self._ids |= ids
+        return ends, ids, created_again
 
     def _begin_with(
         self,
@@ -278,9 +282,13 @@ class Watcher:
         self._first |= begun
 
     def _say_what_is_missing(self, places: Sequence[KafkaPartition]) -> None:
-        topics = self._wish.topics if isinstance(self._wish.topics, tuple) else ()
-        missing = set(topics) - {place.topic for place in places}
-        self._warn("topic %s does not exist: it is read as soon as it does; is the name right?", map(repr, missing))
+        topics = self._wish.topics
+        if isinstance(topics, tuple):
+            missing = set(topics) - {place.topic for place in places}
+            self._warn("topic %s does not exist: it is read as soon as it does; is the name right?", map(repr, missing))
+        else:
+            pattern = [] if places else [repr(topics.pattern)]
+            self._warn("no topic matches %s as a whole: it is read as soon as one does; is the pattern right?", pattern)
         if not self._opened:
             self._warn(
                 "start= names %s, which the brokers do not have: this has no effect; a kafka_partition that is created "

@@ -23,9 +23,7 @@ MASK = "***"
 _QUIET = logging.getLogger("sparkbolt.kafka.client")
 _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False  # errors that concern a user are logged once, elsewhere
-_SECRET = re.compile(
-    r"password|secret|token|jaas|credential|\.pem$|\.key$|username|oauthbearer\.config|user\.info", re.I
-)
+_SECRET = re.compile(r"password|secret|token|jaas|credential|\.pem$|\.key$|oauthbearer\.config|user\.info", re.I)
 _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _OURS: Mapping[str, str] = {
     "bootstrap.servers": "it is the first argument",
@@ -60,9 +58,9 @@ def client_library(module: str = "confluent_kafka") -> ModuleType:
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value of a property must not be printed.
+    """Whether the value of a property must not be printed; a user's name is no secret.
 
-    >>> is_secret("sasl.password"), is_secret("ssl.key.pem"), is_secret("security.protocol")
+    >>> is_secret("sasl.password"), is_secret("ssl.key.pem"), is_secret("sasl.username")
     (True, True, False)
     """
     return _SECRET.search(key) is not None

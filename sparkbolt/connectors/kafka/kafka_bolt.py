@@ -19,9 +19,9 @@ from sparkbolt.api.tuples import Tuple
 from sparkbolt.api.unsent import note_unsent
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_committer import TXID_HEADER, InDoubt, KafkaCommitter, TopicChecks
-from sparkbolt.connectors.kafka.kafka_sender import Sender
-from sparkbolt.connectors.message_parts import Part, encoded, part_of
-from sparkbolt.errors import ConfigError
+from sparkbolt.connectors.kafka.kafka_sender import Sender, is_refusal
+from sparkbolt.connectors.message_parts import Part, encoded, encoded_part, part_of
+from sparkbolt.errors import ConfigError, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -36,16 +36,17 @@ class KafkaBolt(Committer):
     Give either ``topic``, the name of the topic, or ``topic_field``, the field that holds the name. ``key``, ``value``
     and ``headers`` are each the name of a field or a function of the tuple. Without ``value`` the message is a JSON
     object of all fields. Bytes are written unchanged, a str as UTF-8, None as a null key or value, and anything else
-    as JSON, as ``JsonLinesBolt`` writes it. Headers are a mapping or an iterable of pairs. ``client`` takes further
-    client properties, such as those for SASL and TLS; they are never printed.
+    as JSON, with the encoder of ``JsonLinesBolt``. Headers are a mapping or an iterable of pairs. ``client`` takes
+    further client properties, such as those for SASL and TLS; passwords and other secrets are never printed.
 
     In a transactional topology (``Config(transactional=True)``) the messages of a micro-batch are sent by the driver,
     in one Kafka transaction, when the micro-batch has succeeded. A consumer with
     ``isolation.level=read_committed`` sees each message exactly once; the header ``sparkbolt-txid`` has its txid.
 
-    A tuple fails if it cannot be encoded, if the broker refuses its message, or if the broker does not acknowledge
-    the message within ``deliver_secs``. The simulator and ``TopologyTestDriver`` record messages instead of sending
-    them (``TopologyTestDriver.unsent``).
+    A tuple fails if it cannot be encoded, if the broker refuses its message, or if ``topic_field`` names a topic that
+    does not exist. If the broker does not acknowledge the message within ``deliver_secs``, or the topic of ``topic=``
+    does not exist, the tuple fails without costing an attempt (``Unavailable``), and the reason is the cause. The
+    simulator and ``TopologyTestDriver`` record messages instead of sending them (``TopologyTestDriver.unsent``).
 
     >>> KafkaBolt("localhost:9092", topic="words", key="word").topic
     'words'
@@ -111,6 +112,8 @@ class KafkaBolt(Committer):
             ConfigError: The client library refuses a property.
         """
         self._context = context
+        self._unsent: list[tuple[Tuple, BoltCollector, str, Any]] = []
+        """Tuples whose messages the brokers did not acknowledge, with their topics and errors."""
         self._checks: TopicChecks | None = None
         if context.config.transactional and context.rehearsal_directory is None:
             self._checks = TopicChecks(self.settings, request_secs=self.deliver_secs, asks=self.trial)
@@ -132,7 +135,7 @@ class KafkaBolt(Committer):
             return
         _, topic, key, value, headers = made
         message = {"key": key, "value": value, "headers": headers}
-        self._sender.send(topic, message, partial(self._settle, tup, collector))
+        self._sender.send(topic, message, partial(self._settle, tup, collector, topic))
 
     def row(self, tup: Tuple) -> Message:
         """Return the tuple's message.
@@ -143,8 +146,8 @@ class KafkaBolt(Committer):
         topic = self.topic if self.topic_field is None else tup[self.topic_field]
         if not isinstance(topic, str) or not topic:
             raise ValueError(f"field {self.topic_field!r} holds {topic!r:.60}, expected the name of a topic")
-        key = encoded(part_of(self.key, tup))
-        value = encoded(dict(tup) if self.value is None else part_of(self.value, tup))
+        key = encoded_part(self.key, tup)
+        value = encoded(dict(tup)) if self.value is None else encoded_part(self.value, tup)
         headers = None if self.headers is None else header_pairs(part_of(self.headers, tup))
         return self._context.now_ms, topic, key, value, headers
 
@@ -173,16 +176,26 @@ class KafkaBolt(Committer):
         """Release the driver's producer."""
         self._committer.close()
 
-    def _settle(self, tup: Tuple, collector: BoltCollector, error: Any) -> None:
+    def _settle(self, tup: Tuple, collector: BoltCollector, topic: str, error: Any) -> None:
         if error is None:
             collector.ack(tup)
-        else:
+        elif is_refusal(error):
             collector.fail(tup, f"Kafka did not take its message: {self.settings.text_of(error)}")
+        else:
+            self._unsent.append((tup, collector, topic, error))
 
     def flush(self) -> None:
         """Wait until each message is acknowledged or has failed."""
-        if self._sender is not None:
-            self._sender.flush()
+        if self._sender is None:
+            return
+        self._sender.flush()
+        unsent, self._unsent = self._unsent, []
+        reasons: dict[str, str | Unavailable] = {}
+        for tup, collector, topic, error in unsent:
+            if topic not in reasons:
+                text, is_missing = self._sender.why(topic, error)
+                reasons[topic] = text if is_missing and self.topic is None else Unavailable(text)
+            collector.fail(tup, reasons[topic])
 
     def cleanup(self) -> None:
         """Release the producer; no message is in flight."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Any, TypeAlias
 
+from sparkbolt.connectors.kafka.client_causes import Causes
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.errors import SourceUnavailable
@@ -32,14 +33,22 @@ def is_among(topics: Topics, name: str) -> bool:
     return name in topics
 
 
+LISTEN_SECS = 1.0
+"""After how long without an answer the first request for topics looks for its cause, in seconds."""
 NONE_SO_LATE = -1
 """The offset that brokers return for a time if all records are older."""
+ID_SECS = 1.0
+"""How long reading waits for the answer to a request for ids."""
 NO_ID = "A" * 22
 """The id that brokers older than Kafka 2.8 return for every topic: they know no ids."""
 
 
 class BrokersAwayError(SourceUnavailable):
     """The brokers did not answer, or not with the requested information; the problem may pass."""
+
+
+class LoginRefusedError(BrokersAwayError):
+    """The brokers refuse the login, or the client refuses their certificate: waiting does not help."""
 
 
 class Cluster:
@@ -56,22 +65,22 @@ class Cluster:
         self._secs = request_secs
         self._level = getattr(self._kafka.IsolationLevel, "READ_COMMITTED" if read_committed else "READ_UNCOMMITTED")
         self._specs = client_library("confluent_kafka.admin").OffsetSpec
-        self._said = ""
+        self._group = group
+        self._causes = Causes(settings)
         self.leaders: dict[KafkaPartition, tuple[str, int]] = {}
         """Host and port of the leader of each kafka_partition that was ever requested."""
-        self._asked: dict[str, Future[Any]] = {}
-        self._ids: dict[str, str] = {}
-        self._admin = settings.new("AdminClient", settings.admin(), self._hear)
+        self._tells_ids = False
+        self._late: dict[str, Future[Any]] = {}
+        """Requests for ids that had no answer in time, by topic."""
+        self._admin = settings.new("AdminClient", settings.admin(), self._causes.hear)
         # A consumer asks for topics, since an admin client's request would create missing topics.
-        self._consumer = settings.new("Consumer", settings.consumer(group), self._hear)
-
-    def _hear(self, error: Any) -> None:
-        self._said = self._settings.text_of(error)
+        self._consumer = settings.new("Consumer", settings.consumer(group), self._causes.hear)
 
     def kafka_partitions(self, topics: Topics) -> list[KafkaPartition]:
         """Return the kafka_partitions of the topics that exist, sorted.
 
         Raises:
+            LoginRefusedError: The brokers refuse the login.
             BrokersAwayError: No broker answered, or the brokers do not say whether a topic exists.
         """
         known: dict[str, Any] = {}
@@ -85,13 +94,36 @@ class Cluster:
         for name, topic in known.items():
             exists = topic_exists(topic)
             if exists is None:
-                raise self._away(LookupError(f"topic {name!r}: {topic_text(topic)}"))
+                raise BrokersAwayError(
+                    f"no answer from the Kafka brokers at {self._settings.where}: topic {name!r}: {topic_text(topic)}"
+                )
             found += [KafkaPartition(name, number) for number in topic.partitions if exists]
         return sorted(found)
 
-    def _topics(self, name: str | None) -> Mapping[str, Any]:
+    def _listed(self, name: str | None) -> Any:
+        """Return the brokers' metadata of one topic or of all.
+
+        Raises:
+            KafkaException: No broker answered; after ``LISTEN_SECS`` if they refuse the login.
+        """
+        names = [] if name is None else [name]
         try:
-            found = self._consumer.list_topics(*([name] if name else []), timeout=self._secs)
+            return self._consumer.list_topics(*names, timeout=min(LISTEN_SECS, self._secs))
+        except self._kafka.KafkaException:
+            self._listen()
+            cause = self._causes.cause()
+            if cause is not None and cause.is_refusal:
+                raise
+        return self._consumer.list_topics(*names, timeout=self._secs)
+
+    def _listen(self) -> None:
+        self._causes.listen(self._consumer, self._admin)
+
+    def _topics(self, name: str | None) -> Mapping[str, Any]:
+        self._listen()
+        self._causes.forget()
+        try:
+            found = self._listed(name)
         except self._kafka.KafkaException as error:
             raise self._away(error) from None
         for topic in found.topics.values():
@@ -102,29 +134,23 @@ class Cluster:
         topics: Mapping[str, Any] = found.topics
         return topics
 
-    def ask_ids(self, topics: Iterable[str]) -> None:
-        """Request the topics' ids, which distinguish successive topics of one name; does not wait for answers."""
-        names = set(topics)
-        self._ids = {name: topic_id for name, topic_id in self.ids().items() if name in names}
-        new = sorted(names - self._asked.keys())
-        if new:
-            collection = self._kafka.TopicCollection(new)
-            self._asked |= self._admin.describe_topics(collection, request_timeout=self._secs)
+    def ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Return the ids of topics, which distinguish successive topics of one name; empty if brokers know none.
 
-    def ids(self) -> dict[str, str]:
-        """Return the answers so far to the last ``ask_ids``; an empty id if brokers know none for the topic."""
-        for name in [name for name, asked in self._asked.items() if asked.done()]:
-            asked = self._asked.pop(name)
-            if asked.exception() is None:
-                topic_id = str(asked.result().topic_id)
-                self._ids[name] = "" if topic_id == NO_ID else topic_id
-        return dict(self._ids)
-
-    def forget_ids(self, topics: Iterable[str]) -> None:
-        """Forget the ids of topics, also those that were requested: only a later request's answer counts."""
-        for name in topics:
-            self._ids.pop(name, None)
-            self._asked.pop(name, None)
+        Only an answer to this call counts, within ``ID_SECS``. The client asks the controller, which may be away while
+        brokers are not: nothing waits for it until it has answered once, and no topic is requested twice at a time.
+        """
+        self._tells_ids |= any(asked.done() and asked.exception() is None for asked in self._late.values())
+        self._late = {name: asked for name, asked in self._late.items() if not asked.done()}
+        names = sorted(set(topics) - self._late.keys())
+        if not names:
+            return {}
+        asked = self._admin.describe_topics(self._kafka.TopicCollection(names), request_timeout=self._secs)
+        wait(asked.values(), min(ID_SECS, self._secs) if self._tells_ids else 0.0)
+        self._late |= {name: answer for name, answer in asked.items() if not answer.done()}
+        answers = [name for name in names if name not in self._late and asked[name].exception() is None]
+        topic_ids = {name: str(asked[name].result().topic_id) for name in answers}
+        return {name: "" if topic_id == NO_ID else topic_id for name, topic_id in topic_ids.items()}
 
     def committed(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, str]]:
         """Return the group's offsets with their metadata, for kafka_partitions that have one.
@@ -155,21 +181,39 @@ class Cluster:
         told = [self._kafka.TopicPartition(*place, offset, metadata) for place, (offset, metadata) in offsets.items()]
         try:
             answers = self._consumer.commit(offsets=told, asynchronous=False)
+            broken = next((answer.error for answer in answers if answer.error is not None), None)
+            if broken is not None:
+                raise self._kafka.KafkaException(broken)
         except self._kafka.KafkaException as error:
+            if error.args[0].code() in (
+                self._kafka.KafkaError.UNKNOWN_MEMBER_ID,
+                self._kafka.KafkaError.ILLEGAL_GENERATION,
+                self._kafka.KafkaError.REBALANCE_IN_PROGRESS,
+            ):
+                raise BrokersAwayError(self._taken()) from None
             raise self._away(error) from None
-        broken = next((answer.error for answer in answers if answer.error is not None), None)
-        if broken is not None:
-            raise self._away(self._kafka.KafkaException(broken))
+
+    def _taken(self) -> str:
+        """Describe a group whose offsets only its members may commit."""
+        members: list[str] = []
+        with contextlib.suppress(self._kafka.KafkaException, TimeoutError):
+            asked = self._admin.describe_consumer_groups([self._group], request_timeout=self._secs)[self._group]
+            members = [f"{member.client_id!r} at {member.host}" for member in asked.result(self._secs + 1).members]
+        named = f", {members[0]}," if members else ","
+        return (
+            f"the group {self._group!r} has a live member{named} so that no offsets can be stored in it: stop it, or "
+            "use another group="
+        )
 
     def close(self) -> None:
         """Close the clients."""
         self._consumer.close()
 
-    def ends(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, int]:
+    def ends(self, places: Collection[KafkaPartition]) -> dict[KafkaPartition, int]:
         """Return the end of each log: the offset of its next record, or the first offset of an open transaction."""
         return self._offsets(places, self._specs.latest())
 
-    def firsts(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, int]:
+    def firsts(self, places: Collection[KafkaPartition]) -> dict[KafkaPartition, int]:
         """Return the first offset of each log."""
         return self._offsets(places, self._specs.earliest())
 
@@ -218,10 +262,14 @@ class Cluster:
         return found
 
     def _away(self, error: Exception) -> BrokersAwayError:
-        said = f" (the client says: {self._said})" if self._said else ""
-        return BrokersAwayError(
-            f"no answer from the Kafka brokers at {self._settings.where}: {self._settings.text_of(error)}{said}"
-        )
+        self._listen()
+        cause = self._causes.cause(error)
+        if cause is not None:
+            return (LoginRefusedError if cause.is_refusal else BrokersAwayError)(cause.text)
+        where, text = self._settings.where, self._settings.text_of(error)
+        if text.startswith("Broker: "):
+            return BrokersAwayError(f"the Kafka brokers at {where} answer with an error: {text}")
+        return BrokersAwayError(f"no answer from the Kafka brokers at {where}: {text}")
 
 
 def topic_exists(topic: Any) -> bool | None:
@@ -234,8 +282,16 @@ def topic_exists(topic: Any) -> bool | None:
 
 
 def topic_text(topic: Any) -> str:
-    """Return why a topic cannot be used, by its metadata."""
-    return "it has no kafka_partitions yet" if topic.error is None else str(topic.error.str())
+    """Return why a topic cannot be used, by its metadata, with what to do if it is missing."""
+    if topic.error is None:
+        return "it has no kafka_partitions yet"
+    codes = client_library().KafkaError
+    mends = {
+        codes.UNKNOWN_TOPIC_OR_PART: "it does not exist: create it",
+        codes.TOPIC_EXCEPTION: "this is no name that a topic can have",
+        codes.TOPIC_AUTHORIZATION_FAILED: "this user must not see it: give the user the rights to it",
+    }
+    return mends.get(topic.error.code(), str(topic.error.str()))
 
 
 def config_of(admin: Any, kind: str, name: str, secs: float) -> Mapping[str, str]:

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
+from sparkbolt.connectors.kafka.client_causes import Causes
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_cluster import config_of, topic_exists, topic_text
 from sparkbolt.connectors.kafka.kafka_sender import is_refusal
@@ -47,6 +48,8 @@ TRANSACTION_MS = 60_000
 """How long the broker lets a transaction be open, unless ``client`` has ``transaction.timeout.ms``."""
 FULL_SECS = 0.1
 ABORT_SECS = 5.0
+AGAIN_SECS = 5.0
+"""After how long without an answer brokers are asked about a topic again."""
 CHECK_SECS = 60.0
 """How long an answer of the brokers about a topic is valid."""
 UNKNOWN_RETENTION_SECS = 3600.0
@@ -79,6 +82,7 @@ class KafkaCommitter:
             wall: the time in seconds since the epoch.
         """
         self._settings, self._secs, self._in_doubt = settings, request_secs, in_doubt
+        self._causes = Causes(settings)
         self._whose = f"{checkpoint_id}/{component}"
         self._clock, self._wall = clock, wall
         self.group = f"sparkbolt-{checkpoint_id}-{component}"
@@ -138,8 +142,13 @@ class KafkaCommitter:
         properties["message.timeout.ms"] = int(min(self._secs, self._timeout_secs) * 1000)
         if self._single:
             properties["batch.num.messages"] = 1
-        producer = self._settings.new("Producer", properties)
-        producer.init_transactions(self._secs)
+        producer = self._settings.new("Producer", properties, self._causes.hear)
+        self._causes.forget()
+        try:
+            producer.init_transactions(self._secs)
+        except client_library().KafkaException:
+            self._causes.listen(producer)
+            raise
         consumer = self._settings.new("Consumer", self._settings.consumer(self.group))
         try:
             self._last = self._marker(consumer, topic, txid)
@@ -277,7 +286,8 @@ class KafkaCommitter:
             self._single = True
             return Unavailable(f"Kafka at {where} refuses a batch ({text}): each message is sent by itself now")
         said = next((f": {self._settings.text_of(one)}" for one, _ in refused if not _is_purge(one)), "")
-        return Unavailable(f"no commit to Kafka at {where}: {text}{said}")
+        cause = self._causes.cause(error)
+        return Unavailable(f"no commit to Kafka at {where}: {text if cause is None else cause.text}{said}")
 
 
 def _is_purge(error: Any) -> bool:
@@ -300,6 +310,9 @@ class TopicChecks:
         self._bytes_max = int(settings.options.get("message.max.bytes", MESSAGE_BYTES_MAX))
         self._known: dict[str, tuple[float, int, bool]] = {}
         """By topic: until when it is believed, the bytes of a message at most, and whether it needs keys."""
+        self._away: tuple[float, str] | None = None
+        """Until when no other question is asked, because brokers did not answer the last one, and why."""
+        self._causes = Causes(settings)
         self._clients: tuple[Any, Any] | None = None
 
     def check(self, message: Message, *, waits: bool, mark_bytes: int = 0) -> None:
@@ -335,14 +348,21 @@ class TopicChecks:
         if self._clients is None:
             # A producer asks for topics as the one that commits does: a broker may then create them.
             settings = self._settings
-            producer = settings.new("Producer", settings.producer())
+            producer = settings.new("Producer", settings.producer(), self._causes.hear)
             self._clients = producer, settings.new("AdminClient", settings.admin())
         producer, admin = self._clients
         where = self._settings.where
+        if self._away is not None and self._away[0] > time.monotonic():
+            raise Unavailable(self._away[1])
         try:
             found = producer.list_topics(topic, timeout=self._secs).topics[topic]
         except kafka.KafkaException as error:
-            raise Unavailable(f"no answer from Kafka at {where}: {self._settings.text_of(error)}") from None
+            self._causes.listen(producer)
+            cause = self._causes.cause()
+            self._causes.forget()
+            text = f"no answer from Kafka at {where}: {self._settings.text_of(error)}" if cause is None else cause.text
+            self._away = time.monotonic() + AGAIN_SECS, text
+            raise Unavailable(text) from None
         exists = topic_exists(found)
         if not exists:
             said = f"topic {topic!r} at {where}: {self._settings.scrub(topic_text(found))}"

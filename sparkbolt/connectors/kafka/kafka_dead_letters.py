@@ -18,6 +18,7 @@ from sparkbolt.api.arguments import PROPERTIES, checked
 from sparkbolt.api.causes import Cause
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.dead_letters import DeadLetter, RawMessage
+from sparkbolt.connectors.kafka.client_causes import Causes
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_cluster import topic_exists, topic_text
 from sparkbolt.connectors.kafka.kafka_partition import Source, is_topic
@@ -117,27 +118,23 @@ def send(settings: ClientSettings, sender: Sender, messages: Iterable[Sent]) -> 
         LettersNotTakenError: Other messages were not acknowledged.
     """
     refused: dict[int, str] = {}
-    failed: list[str] = []
+    failed: list[tuple[str, Any]] = []
 
     def report(number: int, error: Any) -> None:
-        if error is None:
-            return
-        why = settings.text_of(error)
-        if is_refusal(error):
-            refused[number] = why
-        else:
-            failed.append(why)
+        if error is not None and is_refusal(error):
+            refused[number] = settings.text_of(error)
+        elif error is not None:
+            failed.append((sent[number][0], error))
 
-    for number, (topic, message, place) in enumerate(messages):
+    sent = list(messages)
+    for number, (topic, message, place) in enumerate(sent):
         options: dict[str, Any] = {} if place is None else {"partition": place}
         options |= {"value": message.value, "key": message.key, "headers": list(message.headers)}
-        try:
-            sender.send(topic, options, partial(report, number))
-        except client_library().KafkaException as error:
-            report(number, error.args[0])
+        sender.send(topic, options, partial(report, number))
     sender.flush()
     if failed:
-        raise LettersNotTakenError(f"Kafka did not take {len(failed)} message(s) of dead letters: {failed[0]}")
+        why, _ = sender.why(*failed[0])
+        raise LettersNotTakenError(f"Kafka did not take {len(failed)} message(s) of dead letters: {why}")
     return dict(sorted(refused.items()))
 
 
@@ -207,8 +204,8 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
         LettersNotTakenError: The brokers do not answer.
     """
     kafka = client_library()
-    consumer = settings.new("Consumer", settings.consumer("sparkbolt-dlq"))
-    found = TopicRead()
+    causes, found = Causes(settings), TopicRead()
+    consumer = settings.new("Consumer", settings.consumer("sparkbolt-dlq"), causes.hear)
     try:
         about = consumer.list_topics(topic, timeout=READ_SECS).topics[topic]
         exists = topic_exists(about)
@@ -232,7 +229,9 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
                 elif error.code() == kafka.KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
     except kafka.KafkaException as error:
-        raise LettersNotTakenError(settings.text_of(error)) from None
+        causes.listen(consumer)
+        cause = causes.cause()
+        raise LettersNotTakenError(settings.text_of(error) if cause is None else cause.text) from None
     finally:
         consumer.close()
     return found
@@ -270,6 +269,15 @@ def discard(settings: ClientSettings, topic: str, ids: Sequence[str]) -> None:
         LettersNotTakenError: Some notes were not accepted.
     """
     _note(settings, topic, DISCARDED, ids)
+
+
+def mark_replayed(settings: ClientSettings, topic: str, ids: Sequence[str]) -> None:
+    """Record in the topic of the letters that letters were given back to their spout.
+
+    Raises:
+        LettersNotTakenError: Some notes were not accepted.
+    """
+    _note(settings, topic, REPLAYED, ids)
 
 
 def _note(settings: ClientSettings, topic: str, header: str, ids: Sequence[str]) -> None:

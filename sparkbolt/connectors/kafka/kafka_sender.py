@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
+from sparkbolt.connectors.kafka.client_causes import Causes
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
+from sparkbolt.connectors.kafka.kafka_cluster import topic_exists, topic_text
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +23,10 @@ Report: TypeAlias = Callable[[Any], None]
 
 FULL_SECS = 0.1
 """How long one poll waits, in seconds, when the producer's queue is full."""
+LOOK_SECS = 5.0
+"""How long to wait for an answer about a topic that takes no message, in seconds."""
+NEW_TOPIC_SECS = 5.0
+"""How long a topic that does not exist may take to be created by its first message, in seconds."""
 POLL_EVERY = 256
 """The sender polls for acknowledgements once per this many messages."""
 SMALLER = {None: 100, 100: 1}
@@ -54,6 +60,7 @@ class Sender:
         properties: Mapping[str, Any] | None = None,
         *,
         batch: int | None = None,
+        causes: Causes | None = None,
     ) -> None:
         """Create the producer.
 
@@ -62,24 +69,30 @@ class Sender:
             deliver_secs: How long the brokers may take to acknowledge a message.
             properties: Further properties, which the user's replace.
             batch: How many messages a batch has at most; None: as the client library and the user's properties say.
+            causes: Gets the errors that the producer reports.
 
         Raises:
             ConfigError: The client library refuses a property.
         """
         self._settings, self._secs, self._batch = settings, deliver_secs, batch
-        self._properties = settings.producer(**{"linger.ms": 5, **(properties or {})})
+        self._causes = causes or Causes(settings)
+        new_topic_ms = int(NEW_TOPIC_SECS * 1000)
+        defaults = {"linger.ms": 5, "topic.metadata.propagation.max.ms": new_topic_ms, **(properties or {})}
+        self._properties = settings.producer(**defaults)
         self._properties["message.timeout.ms"] = int(deliver_secs * 1000)
         if batch is not None:
             self._properties["batch.num.messages"] = batch
         self._sent = self._in_flight = 0
         self._refused: list[tuple[str, Mapping[str, Any], Report]] = []
         """Messages of refused batches."""
+        self._is_silent = False
+        """Whether brokers did not answer a question about a topic after the last ``flush``."""
         self._smaller: Sender | None = None
         """Sends these; created for the first one."""
         self._connect()
 
     def _connect(self) -> None:
-        self._producer: Any = self._settings.new("Producer", self._properties)
+        self._producer: Any = self._settings.new("Producer", self._properties, self._causes.hear)
 
     def send(self, topic: str, message: Mapping[str, Any], report: Report) -> None:
         """Pass a message to the producer.
@@ -88,9 +101,6 @@ class Sender:
             topic: The topic.
             message: Arguments of the client library's ``produce``: value, key, headers, partition.
             report: Called once, by this or a later call.
-
-        Raises:
-            KafkaException: The client library refuses the message; ``report`` is not called.
         """
         answer = partial(self._answer, topic, message, report)
         while True:
@@ -101,7 +111,8 @@ class Sender:
                 self._call(self._producer.poll, FULL_SECS)
             except client_library().KafkaException as error:
                 if error.args[0].code() != client_library().KafkaError._FATAL:
-                    raise
+                    report(error.args[0])
+                    return
                 self._renew(error)
         self._in_flight += 1
         self._sent += 1
@@ -110,18 +121,37 @@ class Sender:
 
     def flush(self) -> None:
         """Wait until each message is acknowledged or has failed."""
+        self._causes.forget()
+        self._is_silent = False
         while self._in_flight:
             if self._call(self._producer.flush, self._secs) == 0:
                 break  # no message is left that could still be reported
         self._in_flight = 0
         refused, self._refused = self._refused, []
         if refused and self._smaller is None:
-            self._smaller = Sender(self._settings, self._secs, self._properties, batch=SMALLER[self._batch])
+            self._smaller = Sender(
+                self._settings, self._secs, self._properties, batch=SMALLER[self._batch], causes=self._causes
+            )
         for start in range(0, len(refused), AGAIN_AT_ONCE):
             assert self._smaller is not None
             for topic, message, report in refused[start : start + AGAIN_AT_ONCE]:
                 self._smaller.send(topic, message, report)
             self._smaller.flush()
+
+    def why(self, topic: str, error: Any) -> tuple[str, bool]:
+        """Return why brokers did not acknowledge a message, and whether they say that its topic does not exist."""
+        self._causes.listen(self._producer)
+        cause = None if error.code() == client_library().KafkaError._UNKNOWN_TOPIC else self._causes.cause(error)
+        if cause is not None:
+            return cause.text, False
+        if not self._is_silent:
+            try:
+                about = self._producer.list_topics(topic, timeout=LOOK_SECS).topics[topic]
+                if topic_exists(about) is False:
+                    return f"topic {topic!r} at {self._settings.where}: {topic_text(about)}", True
+            except client_library().KafkaException:
+                self._is_silent = True
+        return f"Kafka did not take its message: {self._settings.text_of(error)}", False
 
     def _answer(self, topic: str, message: Mapping[str, Any], report: Report, error: Any, _: Any) -> None:
         self._in_flight -= 1

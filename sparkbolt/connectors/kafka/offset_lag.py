@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkbolt.base.intervals import clip, size
 from sparkbolt.connectors.kafka.kafka_cluster import Cluster
+from sparkbolt.connectors.kafka.kafka_partition import Source
 from sparkbolt.connectors.kafka.kafka_spout import KafkaSpout
 from sparkbolt.connectors.kafka.offset_stores import Scope, store_of
 
@@ -58,3 +60,18 @@ def lags_of(spout: KafkaSpout) -> list[Lag]:
         owner = known.owner.id if known and known.owner else ""
         found.append(Lag(str(place), known.offset if known else None, firsts.get(place), end, ahead, owner))
     return found
+
+
+def missing_topics(spout: KafkaSpout, lags: Sequence[Lag]) -> list[str]:
+    """Return a sentence for each topic of a spout that does not exist, or for a pattern that matches none.
+
+    Args:
+        spout: The spout.
+        lags: All that ``lags_of`` has returned for it.
+    """
+    where, topics = spout.settings.where, spout.topics
+    if isinstance(topics, re.Pattern):
+        text = f"no topic at {where} matches {topics.pattern!r} as a whole: is the pattern right?"
+        return [] if lags else [text]
+    found = {Source.parse(lag.source).topic for lag in lags}
+    return [f"topic {name!r} does not exist at {where}: is the name right?" for name in topics if name not in found]

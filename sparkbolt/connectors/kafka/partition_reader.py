@@ -21,6 +21,7 @@ import numpy as np
 
 from sparkbolt.api.ranges import BadRecord
 from sparkbolt.base.ids import I64
+from sparkbolt.connectors.kafka.client_causes import Causes
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.message_decoder import all_of
@@ -154,10 +155,10 @@ class PartitionReader:
         self._settings = settings
         self._place = place
         self._clock = clock
-        self._said = ""
+        self._causes = Causes(settings)
         properties = settings.consumer(group, **fetching(max_bytes, alone=alone))
         properties["isolation.level"] = "read_committed" if read_committed else "read_uncommitted"
-        self._consumer = settings.new("Consumer", properties, self._hear)
+        self._consumer = settings.new("Consumer", properties, self._causes.hear)
         self._at: int | None = None
         """End of the last range; the next messages are in ``_held``, then in the consumer. None: unknown."""
         self._held: list[Any] = []
@@ -176,9 +177,6 @@ class PartitionReader:
         """The end of the last range, from which reading continues without a seek."""
         return self._at
 
-    def _hear(self, error: Any) -> None:
-        self._said = self._settings.text_of(error)
-
     def chunks(self, start: int, end: int, enough: int | None = None) -> Iterator[MessageChunk | BadRecord]:
         """Yield the messages of [start, end), in chunks.
 
@@ -186,6 +184,7 @@ class PartitionReader:
             SourceUnavailable: The brokers do not answer.
             EnoughRead: ``enough`` bytes were read, and there are more messages.
         """
+        self._causes.forget()
         at, self._at = self._at, None  # unknown until the range is read to its end
         if at is None or not self._reads_on(at, start):
             self._seek(start)
@@ -293,8 +292,7 @@ class PartitionReader:
         begin, end = walk.begin, walk.end
         self._assigned = False
         if error.code() not in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
-            self._said = self._settings.text_of(error)
-            raise self._away(begin, end)
+            raise self._away(begin, end, error)
         first, last = self._log(begin, end)
         if first <= begin < last:  # it exists after all: another leader has answered
             resume = begin
@@ -316,14 +314,16 @@ class PartitionReader:
         try:
             low, high = self._consumer.get_watermark_offsets(place, timeout=AWAY_SECS)
         except self._kafka.KafkaException as error:
-            self._said = self._settings.text_of(error)
-            raise self._away(begin, end) from None
+            raise self._away(begin, end, error) from None
         if min(low, high) < 0:  # no answer
             raise self._away(begin, end)
         return low, high
 
-    def _away(self, begin: int, end: int) -> SourceUnavailable:
-        said = f": {self._said}" if self._said else ""
+    def _away(self, begin: int, end: int, error: Any = None) -> SourceUnavailable:
+        cause = self._causes.cause(error)
+        if cause is not None:
+            return SourceUnavailable(f"{self._place}@{begin} to {end} cannot be read: {cause.text}")
+        said = "" if error is None else f": {self._settings.text_of(error)}"
         return SourceUnavailable(
             f"no answer from the Kafka brokers at {self._settings.where} while reading "
             f"{self._place}@{begin} to {end}{said}"

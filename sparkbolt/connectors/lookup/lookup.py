@@ -28,6 +28,13 @@ AWAY_SECS = 1.0
 """How long an unavailable source is not asked again: each request may wait for its timeout."""
 
 
+def _own(value: Any) -> Any:
+    """Copy the dicts and lists of an answer, which its bolt may change and emit; the cache keeps them as they were."""
+    if type(value) is dict:
+        return {key: _own(item) for key, item in value.items()}
+    return [_own(item) for item in value] if type(value) is list else value
+
+
 class Lookup(PicklesArguments):
     """Values by key, from ``fetch`` or a source made by ``Lookup.sql`` or ``Lookup.http``, with a cache.
 
@@ -36,6 +43,9 @@ class Lookup(PicklesArguments):
 
     In an ``AsyncBolt``, ``await lookup.get(key)``: concurrent requests of its coroutines are fetched together. In
     any other bolt ``lookup.many(keys)`` does so, best with all keys of a frame in a ``ColumnBolt``.
+
+    Each call returns its own copy of an answer that consists of dicts and lists: a bolt may change and emit it. Other
+    objects are those of the cache; do not change them.
 
     The simulator and ``TopologyTestDriver`` ask the source, too: in a test, give the bolt a ``Lookup`` over a dict.
 
@@ -169,7 +179,7 @@ class Lookup(PicklesArguments):
         errors = [value for value in found.values() if isinstance(value, BaseException)]
         if errors:
             raise errors[0]
-        return {key: value for key, value in found.items() if value is not _MISSING}
+        return {key: _own(value) for key, value in found.items() if value is not _MISSING}
 
     async def get(self, key: Any, default: Any = None) -> Any:
         """Return the value of a key, or ``default`` if it has none.
@@ -193,7 +203,7 @@ class Lookup(PicklesArguments):
         value = known[0]
         if isinstance(value, BaseException):
             raise value
-        return default if value is _MISSING else value
+        return default if value is _MISSING else _own(value)
 
     def close(self) -> None:
         """Release threads and connections; call it in ``cleanup``."""

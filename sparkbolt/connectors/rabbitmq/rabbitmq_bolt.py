@@ -14,7 +14,7 @@ from sparkbolt.api.arguments import PART_OF_TUPLE, POSITIVE, checked, text
 from sparkbolt.api.components import AsyncBolt, TopologyContext
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.api.unsent import note_unsent
-from sparkbolt.connectors.message_parts import Part, encoded, part_of
+from sparkbolt.connectors.message_parts import Part, encoded, encoded_part, part_of
 from sparkbolt.connectors.rabbitmq.rabbitmq_link import parameters_of, pika, place_of
 from sparkbolt.connectors.rabbitmq.rabbitmq_publisher import Publisher
 from sparkbolt.errors import ConfigError, FailedException
@@ -95,7 +95,7 @@ class RabbitMQBolt(AsyncBolt):
             content_type=None if self.value is not None else "application/json",
             delivery_mode=PERSISTENT if self.durable else TRANSIENT,
         )
-        body = encoded(dict(tup) if self.value is None else part_of(self.value, tup))
+        body = encoded(dict(tup)) if self.value is None else encoded_part(self.value, tup)
         try:
             async with asyncio.timeout(self.confirm_secs):
                 await self._publisher.publish(self.exchange, key, b"null" if body is None else body, properties)

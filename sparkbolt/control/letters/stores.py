@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlparse
 
-from sparkbolt.api.dead_letters import FILE, DeadLetter, plain
+from sparkbolt.api.dead_letters import FILE, DeadLetter
 from sparkbolt.base.file_access import Files
 from sparkbolt.base.locations import local_directory
 from sparkbolt.connectors.files.dead_letter_files import letters_of, read_letters
@@ -37,6 +37,8 @@ from sparkbolt.files.local import append_lines
 
 REPLAYED, DISCARDED = ".replayed", ".discarded"
 """The suffixes of the files with the ids of letters that were seen to; added to the name of the file of letters."""
+TEXT, JSON_LINES = "text", "json lines"
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 LINES_AT_ONCE = 200
 """How many lines of a file are looked at together."""
 
@@ -72,6 +74,9 @@ class LetterStore(Protocol):
 
     def discard(self, ids: Collection[str]) -> None:
         """Note letters as seen to."""
+
+    def mark_replayed(self, ids: Collection[str]) -> None:
+        """Note letters as replayed, once their messages are durable elsewhere."""
 
     def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
         """Replay letters and note them as replayed.
@@ -130,6 +135,10 @@ class LetterFile:
         """See ``LetterStore.discard``."""
         append_lines(self._path + DISCARDED, sorted(ids))
 
+    def mark_replayed(self, ids: Collection[str]) -> None:
+        """See ``LetterStore.mark_replayed``."""
+        append_lines(self._path + REPLAYED, sorted(ids))
+
     def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
         """Append the tuples to the file ``into``, one JSON object per line, as ``JsonLinesSpout`` reads them.
 
@@ -137,9 +146,7 @@ class LetterFile:
             WrongUseError: ``into`` is missing, or is where the letters are.
         """
         if into is None:
-            raise WrongUseError(
-                "name a destination for the tuples: --into FILE, which a JsonLinesSpout of the topology reads"
-            )
+            raise WrongUseError("name a destination for the tuples: --into FILE, which a spout of the topology reads")
         done = append_tuples(letters, into, (self._path, self._path + REPLAYED, self._path + DISCARDED))
         if done.ids:
             append_lines(self._path + REPLAYED, done.ids)
@@ -162,9 +169,11 @@ def append_tuples(letters: Sequence[DeadLetter], into: str, read: Sequence[str])
         into: the path of the file.
         read: the files and directories that contain the letters and the notes about them.
 
+    A line of a ``TextSpout`` is appended as its text, unless the file has lines of JSON.
+
     Raises:
-        WrongUseError: ``into`` is one of these files, is below one of these directories, or is a directory, or its
-            directory is not there.
+        WrongUseError: ``into`` is one of these files, is below one of these directories, is a directory, is compressed,
+            or has lines of text that no letter may become; or its directory is not there. Nothing is written then.
     """
     path = os.path.abspath(os.path.expanduser(into))
     if any(_is_in(path, place) for place in read):
@@ -176,19 +185,62 @@ def append_tuples(letters: Sequence[DeadLetter], into: str, read: Sequence[str])
         raise WrongUseError(f"--into {into} is a directory: name a file in it, which a JsonLinesSpout reads")
     if not os.path.isdir(os.path.dirname(path)):
         raise WrongUseError(f"--into {into}: there is no directory {os.path.dirname(path)}; make it first")
+    form = _form_of(path)
+    if form is None:
+        raise WrongUseError(
+            f"--into {into} is a compressed file, to which no line can be appended: name another file, or omit --into "
+            "to give the letters back to the spout that they came from"
+        )
     done = Replay()
     lines: list[str] = []
     for letter in letters:
-        why = _not_for_json(letter)
+        as_text = form != JSON_LINES and _is_line_of_text(letter)
+        if form == TEXT and not as_text:
+            raise WrongUseError(
+                f"--into {into} has lines of text, and letter {letter.id[:ID_CHARACTERS_SHOWN]} of "
+                f"{letter.component} is not a line of text: its fields ({', '.join(letter.fields)}) would be written "
+                "as JSON. Name a file with JSON lines, such as again.jsonl, or omit --into to give the letters back to "
+                "the spout that they came from"
+            )
+        why = None if as_text else _not_for_json(letter)
         if why is not None:
             done.left_out.append(f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: {why}")
             continue
-        lines += [json.dumps(values, separators=(",", ":")) for values in letter.values()]
+        rows = letter.values()
+        lines += [row["line"] if as_text else json.dumps(row, separators=(",", ":")) for row in rows]
         done.ids.append(letter.id)
     done.tuples = len(lines)
     if lines:
         append_lines(path, lines)
     return done
+
+
+def _form_of(path: str) -> str | None:
+    """The form of the lines of a file: ``TEXT``, ``JSON_LINES``, or empty if it may have either; None: compressed."""
+    name = path.lower()
+    if name.endswith(COMPRESSED):
+        return None
+    if name.endswith((".jsonl", ".ndjson", ".json")):
+        return JSON_LINES
+    try:
+        with open(path, "rb") as file:
+            first = next((line for line in itertools.islice(file, LINES_AT_ONCE) if line.strip()), b"")
+    except FileNotFoundError:
+        return ""
+    if not first:
+        return ""
+    try:
+        return JSON_LINES if isinstance(json.loads(first), dict) else TEXT
+    except ValueError:
+        return TEXT
+
+
+def _is_line_of_text(letter: DeadLetter) -> bool:
+    """Whether a letter is one line of a ``TextSpout``, which reads the line's text and no JSON."""
+    if letter.fields != ("line", "path", "offset") or len(letter.tuples) != 1:
+        return False
+    line = letter.tuples[0][0]
+    return isinstance(line, str) and "\n" not in line
 
 
 def _is_in(path: str, place: str) -> bool:
@@ -206,7 +258,7 @@ def _not_for_json(letter: DeadLetter) -> str | None:
     for values in letter.values():
         for name, value in values.items():
             try:
-                same = plain(value) == value and json.loads(json.dumps(value)) == value
+                same = json.loads(json.dumps(value, allow_nan=False)) == value
             except (TypeError, ValueError):
                 same = False
             if not same:
@@ -282,6 +334,10 @@ class LetterFolder:
     def discard(self, ids: Collection[str]) -> None:
         """See ``LetterStore.discard``."""
         self._note("discarded", ids)
+
+    def mark_replayed(self, ids: Collection[str]) -> None:
+        """See ``LetterStore.mark_replayed``."""
+        self._note("replayed", ids)
 
     def _noted(self, name: str) -> set[str]:
         return set((self._files.read(f"{LETTERS_FOLDER}/{name}") or b"").decode("ascii").split())

@@ -98,6 +98,14 @@ class LetterTopic:
         if hasattr(self, "_discarded"):
             self._discarded.update(ids)
 
+    def mark_replayed(self, ids: Collection[str]) -> None:
+        """Note letters as replayed, in the topic of the letters."""
+        from sparkbolt.connectors.kafka.kafka_dead_letters import mark_replayed
+
+        mark_replayed(self._settings, self._topic, sorted(ids))
+        if hasattr(self, "_replayed"):
+            self._replayed.update(ids)
+
     def newest(self, last: int, wanted: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
         """The newest letters that are wanted."""
         return newest_letters(self.letters().letters, last, wanted)

@@ -35,7 +35,7 @@ from sparkbolt.base.ids import (
     tree_key,
 )
 from sparkbolt.driver.ledger import ledger_log
-from sparkbolt.driver.ledger.messages import Messages, Tally
+from sparkbolt.driver.ledger.messages import Messages
 from sparkbolt.driver.ledger.open_trees import RotatingMap, distinct
 from sparkbolt.driver.ledger.outages import Outages
 from sparkbolt.driver.ledger.outbox_acks import OutboxAcks
@@ -50,6 +50,7 @@ from sparkbolt.driver.ledger.story_store import (
     holds_of,
     story_of,
 )
+from sparkbolt.driver.ledger.tally import Tally
 from sparkbolt.errors import CheckpointError, InvariantError, check
 from sparkbolt.observe.measurements import add_flows
 from sparkbolt.wire.acker import locate
@@ -321,7 +322,7 @@ class Ledger:
         check(life > self.life, f"life {life} cannot begin after life {self.life}: lives are numbered upwards")
         self.life = life
         self._staged = None
-        self.void = self.messages.forget_records()
+        self.void = self.messages.forget_records(self._trees)
         for task, _ in self.void:
             gone = self._trees.between(tree_key(task, 0), tree_key(task, MAX_SEQUENCE))
             self._trees.remove(gone)

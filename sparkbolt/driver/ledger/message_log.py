@@ -19,7 +19,8 @@ done       it was acked or given up, or no record    everything before it is don
 committed  it is below ``finished``                  nothing, ever
 ========== ========================================= ============================================================
 
-Rule 1: ``finished`` is the first position that is neither acked nor given up. It may be committed, and never decreases.
+Rule 1: ``finished`` is the first position that is neither acked nor given up. It may be committed, and never decreases:
+a position below it may wait and be open again if an operator gives its dead letter back.
 Rule 2: a waiting position delays no later one. It is read when it is due, together with new positions.
 Rule 3: a retry waits until a plan that names its position and its attempt is promoted, so a plan that is made and
 dropped loses nothing.
@@ -157,7 +158,8 @@ class MessageLog:
         self._asked = self._gone = False
         if self.planned == 0:
             return None
-        first = min((_first_open(live.entry, trees) for live in self._entries), default=self.planned)
+        opens = (_first_open(live.entry, trees, self.finished) for live in self._entries)
+        first = min((position for position in opens if position is not None), default=self.planned)
         position = min(self._first_waiting(), first, self.planned)
         if position <= self.finished:
             return None
@@ -167,7 +169,7 @@ class MessageLog:
     def _first_waiting(self) -> int:
         """The first waiting position; ``planned`` if none waits."""
         heap, waiting = self._by_position, self._retries.of(self.name)
-        while heap and heap[0] not in waiting:
+        while heap and (heap[0] < self.finished or heap[0] not in waiting):
             heapq.heappop(heap)
         return heap[0] if heap else self.planned
 
@@ -192,7 +194,9 @@ class MessageLog:
         """(starts, ends) of all open or waiting intervals: int64[intervals] each, starts ascending; they may touch."""
         parts = [_open_positions(live.entry, trees) for live in self._entries]
         single = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-        waiting = [(retry.position, retry.end or retry.position + 1) for retry in self._retries.of(self.name).values()]
+        single = single[single >= self.finished]
+        retries = [retry for retry in self._retries.of(self.name).values() if retry.position >= self.finished]
+        waiting = [(retry.position, retry.end or retry.position + 1) for retry in retries]
         pairs = np.array(waiting, dtype=np.int64).reshape(-1, 2)
         starts = np.concatenate((single, pairs[:, 0]))
         ends = np.concatenate((single + 1, pairs[:, 1]))
@@ -208,8 +212,15 @@ class MessageLog:
                 sequence = split_key(key)[1]
                 letter = entry.letters[sequence - entry.base] if entry.letters is not None else None
                 position = entry.position_of(sequence)
-                found.append(Retry(entry.task, entry.source, position, entry.attempt, letter=letter))
+                record = entry.records[sequence - entry.base] if entry.records is not None else None
+                found.append(Retry(entry.task, entry.source, position, entry.attempt, letter=letter, record=record))
         return found
+
+    def wait_again(self, trees: RotatingMap) -> None:
+        """Let the messages with open trees wait for the same attempt again; their trees are about to be dropped."""
+        for retry in self.unfinished(trees):
+            self.wait(retry)
+        self._entries = []
 
     def state(self) -> LogState:
         """The durable state."""
@@ -227,16 +238,17 @@ class MessageLog:
         return log
 
 
-def _first_open(entry: Entry, trees: RotatingMap) -> int:
-    """The first position of the entry with an open tree."""
+def _first_open(entry: Entry, trees: RotatingMap, least: int) -> int | None:
+    """The first position of the entry with an open tree; None if it is below ``least``, as that of returned letters."""
     if entry.positions is not None:
         positions = _open_positions(entry, trees)
         check(len(positions) > 0, f"{entry} is unfinished and has no open tree")
-        return int(positions.min())
+        return min(positions[positions >= least].tolist(), default=None)
     key = trees.first_between(entry.first_key, entry.first_key + entry.reserved - 1)
     if key is None:
         raise InvariantError(f"{entry} is unfinished and has no open tree")
-    return entry.position_of(split_key(key)[1])
+    position = entry.position_of(split_key(key)[1])
+    return position if position >= least else None
 
 
 def _open_positions(entry: Entry, trees: RotatingMap) -> I64:

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from sparkbolt.api.causes import EXHAUSTED, Cause, MessageOutcome
 from sparkbolt.api.dead_letters import ExhaustedMessage
-from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.reports import Completed, Fail, FailedTree, SourceView
 from sparkbolt.api.story import NO_NOTES, TreeNotes
 from sparkbolt.base.ids import (
@@ -29,9 +28,6 @@ from sparkbolt.base.ids import (
     MAX_SEQUENCE,
     SEQUENCE_BITS,
     U64,
-    constant,
-    run_lengths,
-    run_starts,
     split_key,
     tree_key,
 )
@@ -41,11 +37,13 @@ from sparkbolt.driver.ledger.outages import Outages
 from sparkbolt.driver.ledger.outcomes import SpoutInfo, Terms, Whose, decide
 from sparkbolt.driver.ledger.retry_schedule import LogName, MessageKey, Retry, RetrySchedule
 from sparkbolt.errors import check
-from sparkbolt.observe.measurements import OWN_TREES, Flow, FlowCounts
 from sparkbolt.wire.attempts import MessageAttempts
 from sparkbolt.wire.plan import Entry, MicroBatchPlan, own_source
+from sparkbolt.wire.returned import ReturnedLetter, is_returned_source
 
 Mask = npt.NDArray[np.bool_]
+RETURNED_FILES_MAX = 1000
+"""Of how many files of returned letters it is known which lines were taken; a file is removed once all are."""
 SET_ASIDE_MAX = 1000
 """How many of the newest set-aside trees are kept with their stories; all are counted."""
 
@@ -62,6 +60,8 @@ class MessagesState:
     """Sorted by first key."""
     set_aside: list[FailedTree] = field(default_factory=list)
     """Oldest first."""
+    returned: dict[str, list[int]] = field(default_factory=dict)
+    """As in ``Messages``."""
 
 
 class Messages:
@@ -126,6 +126,9 @@ class Messages:
         """The messages that have failed and are not finished; other modules may read it."""
         self.live = LiveEntries(state.live)
         """The entries with unfinished trees; other modules may read it."""
+        self.returned = state.returned
+        """File of returned letters -> the lines that promoted plans have taken; the newest files only. Other modules
+        may read it."""
         self._restore(state.logs)
 
     def _restore(self, logs: Sequence[LogState]) -> None:
@@ -147,6 +150,7 @@ class Messages:
             attempts=list(self.retries.attempts.items()),
             live=list(self.live),
             set_aside=list(self.set_aside),
+            returned=self.returned,
         )
 
     # Queries.
@@ -258,8 +262,25 @@ class Messages:
                 new.append(live)
             if entry.source is not None or life in (None, plan.life):
                 self._change(self._name_of(entry)).admit(entry, live)
+        for letter in plan.returned:
+            self._give_back(letter, plan.now_ms)
+        for file, line in plan.returned_from:
+            self.returned.setdefault(file, []).append(line)
+        while len(self.returned) > RETURNED_FILES_MAX:
+            del self.returned[next(iter(self.returned))]
         self.live.add(new)
         self._count(unfinished, 1)
+
+    def _give_back(self, letter: ReturnedLetter, now_ms: int) -> None:
+        """Let the message of a returned letter wait in its log, with the attempts so far; it is due at once."""
+        component, _ = self._task_owner(letter.task)
+        count = len(letter.attempts) + letter.attempts_left_out
+        log = self._change((component, letter.source))
+        self.retries.attempts[(*log.name, letter.position)] = MessageAttempts(
+            letter.attempts, letter.attempts_left_out, letter.record, count
+        )
+        retry = Retry(letter.task, letter.source, letter.position, 1, letter.end, now_ms, record=letter.record)
+        log.wait(retry)
 
     def finish(self, keys: U64) -> None:
         """Count trees as finished: they are complete, or ``fail`` has decided their outcomes."""
@@ -300,13 +321,21 @@ class Messages:
 
     # The beginning of a life.
 
-    def forget_records(self) -> tuple[tuple[int, int], ...]:
+    def forget_records(self, trees: RotatingMap) -> tuple[tuple[int, int], ...]:
         """Drop all data on the records of every ``Spout``, which were lost with their driver.
+
+        Returned letters of a ``Spout`` are not lost: if their trees are open, they wait for the same attempt again.
+
+        Args:
+            trees: the open trees.
 
         Returns:
             (task number, first sequence that is not void) of each task that had started trees.
         """
-        self.live.keep(lambda live: live.entry.source is not None)
+        for log in self._all_logs():
+            if is_returned_source(log.source):
+                log.wait_again(trees)
+        self.live.keep(lambda live: live.entry.source is not None and not is_returned_source(live.entry.source))
         for component, source in (self._buffer_of(task) for task, one in self._spouts.items() if not one.replayable):
             self._logs.get(component, {}).pop(source, None)
             self.retries.forget((component, source))
@@ -393,7 +422,9 @@ class Messages:
             if tree.due_ms is not None:
                 attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
                 end = ExhaustedMessage.loads(letter).end if tree.letter and letter is not None else tree.end
-                retry = Retry(number, source, position, attempt, end, tree.due_ms, letter)
+                back = self.retries.attempts.get((*log.name, position))
+                record = back.record if back is not None else None
+                retry = Retry(number, source, position, attempt, end, tree.due_ms, letter, record)
                 log.wait(retry, away=fail.cause == Cause.AWAY, postponed=fail.cause == Cause.POSTPONED)
         if tree.outcome in EXHAUSTED and not tree.letter:
             self.set_aside.append(tree)
@@ -469,115 +500,3 @@ def _slots(first_keys: U64, reserved: U64, keys: U64) -> npt.NDArray[np.intp]:
     found = np.searchsorted(first_keys, keys, side="right") - 1
     found[keys - first_keys[found] >= reserved[found]] = -1  # true also for slot -1, because the difference wraps
     return found
-
-
-_TASK_SHIFT = constant(SEQUENCE_BITS)
-
-
-class Tally:
-    """Counts trees by their keys; part of the ledger.
-
-    >>> tally = Tally(TopologyMetrics(), {}, ["lines"], task_owner=lambda task: ("lines", task - 1))
-    >>> tally.opened(np.array([1 << 48, (1 << 48) + 7, 2 << 48], dtype=np.uint64))
-    >>> tally.pending(1), tally.pending("lines")
-    (2, 3)
-    """
-
-    def __init__(
-        self,
-        metrics: TopologyMetrics,
-        flows: dict[Flow, FlowCounts],
-        components: Iterable[str],
-        *,
-        task_owner: Callable[[int], tuple[str, int]],
-    ) -> None:
-        """Begin with no tree open.
-
-        Args:
-            metrics: receives the totals.
-            flows: receives the counts of each task's own trees.
-            components: the spouts, whose pending trees are shown even if there are none.
-            task_owner: (component, index) of a task number.
-        """
-        self._metrics = metrics
-        self._flows = flows
-        self._components = tuple(components)
-        self._task_owner = task_owner
-        self._pending: dict[int, int] = {}
-        self._pending_of = dict.fromkeys(self._components, 0)
-
-    def pending(self, which: int | str) -> int:
-        """How many trees of a task (by number) or of a component (by id) are open."""
-        if isinstance(which, int):
-            return self._pending.get(which, 0)
-        return self._pending_of.get(which, 0)
-
-    def opened(self, keys: U64) -> None:
-        """Count trees that become open: uint64[keys]."""
-        self._add(keys, 1)
-
-    def closed(self, keys: U64) -> None:
-        """Count trees that are no longer open, whatever their outcomes: uint64[keys]."""
-        self._add(keys, -1)
-
-    def _add(self, keys: U64, sign: int) -> None:
-        for task, count in _by_task(keys).items():
-            component = self._task_owner(task)[0]
-            self._pending[task] = self._pending.get(task, 0) + sign * count
-            self._pending_of[component] = self._pending_of.get(component, 0) + sign * count
-
-    def acked(self, keys: U64, counts: I64 | None = None) -> None:
-        """Count acked trees: one for each key, or ``counts[i]`` trees of the task of ``keys[i]``."""
-        for number, count in _by_task(keys, counts).items():
-            component, task = self._task_owner(number)
-            self._metrics.of(component).acked += count
-            self._flow(component, task).acked += count
-
-    def written(self, keys: U64, counts: I64) -> None:
-        """Count durable dead letters: ``counts[i]`` of the task of ``keys[i]``."""
-        for metrics, count in self._owners(keys, counts):
-            metrics.dead_letters += count
-            metrics.set_aside += count
-
-    def failed(self, trees: Iterable[FailedTree]) -> None:
-        """Count failed trees; neither a dead letter's tree nor a postponed rest is another failure of its message."""
-        for tree in trees:
-            metrics = self._metrics.of(tree.component)
-            if tree.fail.cause == Cause.POSTPONED:
-                continue  # nothing was tried or lost: the rest of a range is in the next plan
-            metrics.failed += not tree.letter
-            self._flow(tree.component, tree.task).failed += not tree.letter
-            metrics.set_aside += tree.outcome == MessageOutcome.SET_ASIDE
-            metrics.retried += tree.outcome == MessageOutcome.RETRY
-
-    def _flow(self, component: str, task: int) -> FlowCounts:
-        return self._flows.setdefault(Flow(component, task, "", OWN_TREES), FlowCounts())
-
-    def late(self, keys: U64) -> None:
-        """Count late acks or fails, for trees that are not open: uint64[keys]."""
-        for metrics, count in self._owners(keys):
-            metrics.late += count
-
-    def show(self, waiting: Mapping[str, int]) -> None:
-        """Write the numbers of open trees, and of messages that wait for a retry, into the metrics."""
-        self._metrics.open_trees = sum(self._pending_of.values())
-        for component, count in self._pending_of.items():
-            self._metrics.of(component).pending = count
-            self._metrics.of(component).waiting = waiting.get(component, 0)
-
-    def _owners(self, keys: U64, counts: I64 | None = None) -> Iterator[tuple[ComponentMetrics, int]]:
-        for task, count in _by_task(keys, counts).items():
-            yield self._metrics.of(self._task_owner(task)[0]), count
-
-
-def _by_task(keys: U64, counts: I64 | None = None) -> dict[int, int]:
-    """The number of keys of each task, or the sum of their counts; runs of one task are counted at once."""
-    if len(keys) == 0:
-        return {}
-    tasks = keys >> _TASK_SHIFT
-    starts = run_starts(tasks)
-    each = run_lengths(starts, len(keys)) if counts is None else np.add.reduceat(counts, starts)
-    totals: dict[int, int] = {}
-    for task, count in zip(tasks[starts].tolist(), each.tolist(), strict=True):
-        totals[task] = totals.get(task, 0) + count
-    return totals

@@ -55,6 +55,8 @@ class Retry:
 
     ``attempt`` then counts the attempts at writing the dead letter, from 1.
     """
+    record: str | None = None
+    """If its dead letter was given back: its record (``ReturnedRecord``, dumped)."""
 
     @property
     def is_rest(self) -> bool:

@@ -24,10 +24,11 @@ from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, E
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code."""
+    """Run a command and return its exit code; without arguments, print the help."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        options = parser().parse_args(arguments)
-        options.given = sys.argv[1:] if arguments is None else list(arguments)
+        options = parser(given).parse_args(given or ["--help"])
+        options.given = given
     except SystemExit as exit_:  # argparse has printed the error
         return exit_.code if isinstance(exit_.code, int) else EXIT_WRONG_USE
     code: int = EXIT_FINISHED

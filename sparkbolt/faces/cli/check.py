@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from json import dumps
 from typing import Any
 
@@ -20,34 +20,39 @@ from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.statefulness import keeps_state, storing_methods
 from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
-from sparkbolt.errors import InvalidTopology
+from sparkbolt.driver.continuation import refusals, stored_topology
+from sparkbolt.errors import CheckpointError, InvalidTopology
 from sparkbolt.faces.cli.command_arguments import CountOrNone
-from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
+from sparkbolt.faces.cli.resolver import checkpoint_of, topology_of
 from sparkbolt.faces.cli.tables import aligned
 from sparkbolt.faces.cli.texts import show
-from sparkbolt.faces.drawing.stages import StageView, stage_level, stages_of
+from sparkbolt.faces.drawing.stages import StageView, stages_of
 from sparkbolt.layout.lane import FUSIBLE, Lane, lay_out
+from sparkbolt.spark.checkpoint_files import open_files
 
 _READ_ONLY = (str, int, float, bool, bytes, type(None), tuple, frozenset)
 
 
-def check(topology: str, *, cores: CountOrNone = None, json: bool = False) -> int:
+def check(topology: str, *, checkpoint: str | None = None, cores: CountOrNone = None, json: bool = False) -> int:
     """Show mistakes, levels, stages and fusion.
 
     Args:
-        topology: module:attribute, such as word_count:topology.
+        topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
+        checkpoint: also show whether a start with this checkpoint is refused (exit code 1), and why; it may be written
+            as the name of a topology, too.
         cores: plan for N cores (default: the cores of this machine).
         json: print one JSON object.
     """
     try:
-        loaded = load_topology(topology)
+        loaded = topology_of(topology)
     except InvalidTopology as error:
         show([dumps({"name": error.name, "mistakes": error.mistakes}, indent=2) if json else str(error)])
         return EXIT_FAILED
-    examination = examine(loaded, cores or os.cpu_count() or 1)
+    start = None if checkpoint is None else start_with(loaded, checkpoint_of(checkpoint))
+    examination = replace(examine(loaded, cores or os.cpu_count() or 1), start=start)
     show([dumps(examination.to_json(), indent=2)] if json else report_lines(examination))
-    return EXIT_FINISHED
+    return EXIT_FAILED if start is not None and start.refusals else EXIT_FINISHED
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,44 @@ class Examined:
 
 
 @dataclass(frozen=True)
+class StartExamined:
+    """What a start with a checkpoint would do."""
+
+    checkpoint: str
+    is_new: bool
+    """Whether the checkpoint holds nothing, so that the topology starts from the beginning."""
+    refusals: tuple[str, ...]
+    """Why it would be refused, with what to do, a sentence each; empty if it continues."""
+
+    def lines(self) -> Iterator[str]:
+        """As plain text."""
+        yield f"checkpoint {self.checkpoint}"
+        if self.refusals:
+            yield "  a start is refused: mend this, or use a new checkpoint directory (which starts from the beginning)"
+            yield from (f"  - {refusal}" for refusal in self.refusals)
+        else:
+            yield f"  a start {'begins with it, because it is empty' if self.is_new else 'continues from it'}"
+
+
+def start_with(topology: Topology, directory: str) -> StartExamined:
+    """Compare a topology with a checkpoint as a start does; for a local directory neither Spark nor Java starts.
+
+    Raises:
+        WrongUseError: there is no such directory.
+    """
+    from sparkbolt.spark.versions import check_not_older, installed  # imported here, since it imports pyspark
+
+    where = f"checkpoint {directory}"
+    try:
+        files = open_files(directory)
+        check_not_older(files, installed(), where)
+        known = stored_topology(files, where)
+        return StartExamined(directory, known is None, tuple(refusals(topology, known)))
+    except CheckpointError as error:
+        return StartExamined(directory, is_new=False, refusals=(str(error),))
+
+
+@dataclass(frozen=True)
 class Examination:
     """All that ``check`` reports."""
 
@@ -92,6 +135,8 @@ class Examination:
     transactional: dict[str, str] | None
     """By bolt with effects outside, the promise about them; None: the topology is not transactional."""
     warnings: tuple[str, ...]
+    start: StartExamined | None = None
+    """Whether a checkpoint fits; None if none was named."""
 
     @property
     def floor_secs(self) -> float:
@@ -141,7 +186,7 @@ def _examined(spec: ComponentSpec, lane: Lane) -> Examined:
         id=spec.id,
         kind=kind_of(spec.component),
         parallelism=spec.parallelism,
-        level=stage_level(lane, spec.id),
+        level=lane.stage_of(spec.id),
         fused_into=lane.fused_into.get(spec.id),
         fusion="" if spec.is_spout else fusion_reason(spec, lane),
         stateful=stateful,
@@ -325,6 +370,8 @@ def report_lines(examination: Examination) -> Iterator[str]:
     if examination.warnings:
         yield from ("", "warnings")
         yield from (f"  - {warning}" for warning in examination.warnings)
+    if examination.start is not None:
+        yield from ("", *examination.start.lines())
 
 
 def _component_rows(examination: Examination) -> list[tuple[str, ...]]:

@@ -22,6 +22,7 @@ from sparkbolt.driver.ledger.ledger_files import begin_life
 from sparkbolt.driver.transaction import aborts_mistakes
 from sparkbolt.errors import CheckpointError
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
+from sparkbolt.faces.cli.resolver import checkpoint_of
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
@@ -32,12 +33,13 @@ def verify(directory: str) -> int:
     """Check whether Spark's files and the ledger agree.
 
     Args:
-        directory: the directory of the --checkpoint option of run.
+        directory: the directory of the --checkpoint option of run; or the name or the code of a topology.
 
     Raises:
         WrongUseError: there is no such directory.
         CheckpointError: the directory is not a checkpoint.
     """
+    directory = checkpoint_of(directory)
     return _told(directory, _examine(open_files(directory), directory))
 
 
@@ -45,7 +47,7 @@ def repair(directory: str, *, dry_run: bool = False) -> int:
     """Go back to the last micro-batch on which they agree.
 
     Args:
-        directory: the checkpoint; no driver may be using it.
+        directory: the checkpoint, or the name or the code of its topology; no driver may be using it.
         dry_run: only show the changes, as verify does.
 
     Raises:
@@ -54,6 +56,7 @@ def repair(directory: str, *, dry_run: bool = False) -> int:
     """
     if dry_run:
         return verify(directory)
+    directory = checkpoint_of(directory)
     with _alone(directory) as files:
         verdict = _examine(files, directory)
         if not verdict.mistakes or verdict.why_not is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -22,9 +22,14 @@ class Parser(argparse.ArgumentParser):
     mixed = False
     """Whether options may be between the arguments of this parser, as in ``tail NAME -f COMPONENT``."""
     _mixing = False
+    fill: Callable[[Parser], None] | None = None
+    """Adds the arguments of this parser before its first use."""
 
     def parse_known_args(self, *arguments: Any) -> tuple[Any, list[str]]:  # type: ignore[override]
         """Parse as the parent class does; unknown arguments are an error."""
+        if self.fill is not None:
+            fill, self.fill = self.fill, None
+            fill(self)
         if self._mixing:  # the parent class calls this method to do so
             return super().parse_known_args(*arguments)
         if self.mixed:
@@ -57,8 +62,9 @@ Secs = Annotated[float | None, Parameter(lowest=0.001)]
 METAVARS = {float: "TIME", int: "N", dict: "NAME=VALUE"}
 
 
-def command_of(row: Row, command: Parser, given: Mapping[str, Any]) -> None:
-    """Make the command of a row: its arguments and its function; ``given`` are arguments that are not options."""
+def command_of(row: Row, command: Parser, **given: Any) -> None:
+    """Make the command of a row: its help, its arguments and its function; ``given`` are arguments of the function."""
+    command.description = row.about
     command.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parameters = [one for one in row.parameters if one.name not in ("given", "debug")]
     for one in parameters:

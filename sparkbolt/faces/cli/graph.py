@@ -12,10 +12,10 @@ from rich.text import Text
 
 from sparkbolt.api.topology import Subscription, Topology
 from sparkbolt.errors import WrongUseError
-from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FINISHED
+from sparkbolt.faces.cli.resolver import topology_of
 from sparkbolt.faces.cli.tables import aligned, lines_of
-from sparkbolt.faces.drawing.stages import TIMES, drawn_lane, label_of, stage_level, stages_of
+from sparkbolt.faces.drawing.stages import TIMES, drawn_lane, label_of, stages_of
 from sparkbolt.faces.drawing.svg import svg_drawing
 from sparkbolt.layout.lane import Lane
 
@@ -24,10 +24,10 @@ def graph(topology: str, *, svg: str | None = None) -> int:
     """Draw a topology.
 
     Args:
-        topology: module:attribute, such as word_count:topology.
+        topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
         svg: write a picture to this file (- for standard output).
     """
-    loaded = load_topology(topology)
+    loaded = topology_of(topology)
     if svg is None:
         print(text_drawing(loaded))
     elif svg == "-":
@@ -57,7 +57,7 @@ def text_drawing(topology: Topology) -> str:
 
 
 def _stage_body(lane: Lane, level: int) -> list[str]:
-    roots = [id_ for id_ in lane.topology.components if id_ not in lane.fused_into and stage_level(lane, id_) == level]
+    roots = [id_ for id_ in lane.topology.components if id_ not in lane.fused_into and lane.stage_of(id_) == level]
     return [line for id_ in roots for line in _with_fused(lane, id_, "", "")]
 
 
@@ -76,7 +76,7 @@ def _with_fused(lane: Lane, id_: str, first: str, rest: str) -> list[str]:
 
 
 def _arrows_into(lane: Lane, level: int) -> list[str]:
-    entries = [(sub, id_) for id_, sub in subscriptions_of(lane) if stage_level(lane, id_) == level]
+    entries = [(sub, id_) for id_, sub in subscriptions_of(lane) if lane.stage_of(id_) == level]
     return aligned([(sub.source, "──", label_of(sub.stream, sub.grouping), "──▶", id_) for sub, id_ in entries])
 
 

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from sparkbolt.api.topology import Topology
 from sparkbolt.base.source_names import short_sources
 from sparkbolt.connectors.kafka.kafka_spout import KafkaSpout
-from sparkbolt.connectors.kafka.offset_lag import Lag, lags_of
+from sparkbolt.connectors.kafka.offset_lag import Lag, lags_of, missing_topics
 from sparkbolt.control.documents import TopologyDocument
 from sparkbolt.errors import WrongUseError
-from sparkbolt.faces.cli.locate import load_topology
-from sparkbolt.faces.cli.operate.operator_access import named, operator_of
+from sparkbolt.faces.cli.operate.operator_access import operator_of
 from sparkbolt.faces.cli.program import EXIT_FINISHED
+from sparkbolt.faces.cli.resolver import entry_of, is_code, topology_of
 from sparkbolt.faces.cli.tables import Sheet
 from sparkbolt.faces.cli.texts import lag_text, show
 
@@ -28,16 +28,17 @@ def lag(topology: str, *, home: str | None = None, json: bool = False) -> int:
     """Show how far behind spouts are.
 
     Args:
-        topology: the name or id of a topology, as list shows it, for the lag that its spouts reported last; or
-            module:attribute, such as word_count:topology, to ask the brokers of its Kafka spouts.
+        topology: the name or id of a topology, as list shows it, or its checkpoint, for the lag that its spouts
+            reported last; or its code, such as word_count:topology or word_count.py, to ask the brokers of its Kafka
+            spouts.
         home: the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt).
         json: print one JSON object per line for each spout.
     """
-    if ":" in topology:
-        show(report(load_topology(topology), as_json=json))
+    if is_code(topology):
+        show(report(topology_of(topology), as_json=json))
         return EXIT_FINISHED
-    with named():
-        document = operator_of(home).document(topology)
+    operator = operator_of(home)
+    document = operator.document(entry_of(operator, topology)["id"])
     show(reported(document, as_json=json))
     return EXIT_FINISHED
 
@@ -83,17 +84,21 @@ def report(topology: Topology, *, as_json: bool) -> list[str]:
     lines: list[str] = []
     for name, spout in spouts.items():
         lags = lags_of(spout)
-        lines += [_line(name, spout.group, lags)] if as_json else [*_table(name, spout.group, lags), ""]
+        missing = missing_topics(spout, lags)
+        lines += (
+            [_line(name, spout.group, lags, missing)] if as_json else [*_table(name, spout.group, lags), *missing, ""]
+        )
     return lines if as_json else lines[:-1]
 
 
-def _line(name: str, group: str, lags: Sequence[Lag]) -> str:
+def _line(name: str, group: str, lags: Sequence[Lag], missing: Sequence[str]) -> str:
     sources = [
         {"source": lag.source, "stored": lag.stored, "first": lag.first, "end": lag.end, "ahead": lag.ahead}
         | {"lag": lag.lag, "stored_by": lag.owner}
         for lag in lags
     ]
-    return json.dumps({"spout": name, "group": group, "lag": _known(lags), "sources": sources})
+    known = _known(lags) if lags else None
+    return json.dumps({"spout": name, "group": group, "lag": known, "sources": sources, "missing": list(missing)})
 
 
 def _table(name: str, group: str, lags: Sequence[Lag]) -> list[str]:
@@ -108,6 +113,8 @@ def _table(name: str, group: str, lags: Sequence[Lag]) -> list[str]:
         )
         for lag in lags
     ]
+    if not lags:
+        return [f"{name}  group {group}  lag ?"]
     more = " + ?" if any(lag.lag is None for lag in lags) else ""
     head = f"{name}  group {group}  lag {_known(lags)}{more}"
     return [head, *Sheet(_TITLES, tuple(rows), right=_TITLES[1:-1]).lines()]

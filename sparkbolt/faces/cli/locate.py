@@ -1,4 +1,4 @@
-"""Locate: finds a topology by its name.
+"""Locate: loads a topology from its code.
 
 An error in the name or in the module is reported as one sentence; a mistake of the caller is a ``WrongUseError``.
 """
@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 from sparkbolt.api.config import did_you_mean
@@ -17,35 +18,78 @@ from sparkbolt.base.engine_door import importing
 from sparkbolt.base.exceptions import raised_at
 from sparkbolt.errors import SparkboltError, WrongUseError
 
+ATTRIBUTE = "topology"
+"""The attribute that is used if a file has several topologies and none is named."""
+
 
 class BrokenModuleError(SparkboltError):
     """The named module raises when it is imported, or its function when it is called; the exit code is 1."""
 
 
 def load_topology(reference: str) -> Topology:
-    """The topology that ``module:attribute`` names; the module is looked for in the working directory first.
+    """The topology of ``module:attribute``, ``file.py:attribute`` or ``file.py``.
 
-    The attribute may be a topology, a builder, or a function without arguments that returns one of them.
+    A module is looked for in the working directory first. The attribute may be a topology, a builder, or a function
+    without arguments that returns one of them. A file without an attribute means its only topology, or else its
+    attribute ``topology``.
 
     Raises:
         WrongUseError: there is no such module or attribute, or the attribute is not a topology.
         BrokenModuleError: importing the module or calling the attribute raises.
         SparkboltError: an error that the module itself raises, such as InvalidTopology.
     """
-    module_name, colon, attribute = reference.partition(":")
-    if not colon or not module_name or not attribute:
-        raise WrongUseError(f"{reference!r} names no topology: expected module:attribute, such as word_count:topology")
-    if module_name.endswith(".py") or os.sep in module_name:
-        dotted = module_name.removesuffix(".py").replace(os.sep, ".").strip(".")
-        raise WrongUseError(f"{module_name!r} is a file, expected a module: did you mean {dotted}:{attribute}?")
-    module = _import(module_name)
+    place, _, attribute = reference.partition(":")
+    if not place:
+        raise WrongUseError(f"{reference!r} names no module: expected module:attribute, such as word_count:topology")
+    module = _import(_module_of(place) if place.endswith(".py") else place)
+    attribute = attribute or _only_topology(module, place)
     value: object = module
     for name in attribute.split("."):
         if not hasattr(value, name):
-            hint = did_you_mean(name, [known for known in vars(value) if not known.startswith("_")])
-            raise WrongUseError(f"module {module_name!r} has no attribute {attribute!r}{hint}")
+            raise WrongUseError(f"module {module.__name__!r} has no attribute {attribute!r}{_hint(name, value)}")
         value = getattr(value, name)
-    return _as_topology(value, reference)
+    return _as_topology(value, reference, module)
+
+
+def topologies_in(holder: object) -> list[str]:
+    """The names of the topologies among the attributes of a module; those of builders if there is no topology."""
+    values = {name: value for name, value in vars(holder).items() if not name.startswith("_")}
+    built = [name for name, value in values.items() if isinstance(value, Topology)]
+    return built or [name for name, value in values.items() if isinstance(value, TopologyBuilder)]
+
+
+def _hint(name: str, holder: object) -> str:
+    known = topologies_in(holder)
+    others = [other for other in vars(holder) if not other.startswith("_")]
+    near = did_you_mean(name, known) or did_you_mean(name, others)
+    return near or (f": its topologies are {', '.join(known)}" if known else "")
+
+
+def _only_topology(module: ModuleType, place: str) -> str:
+    known = [ATTRIBUTE] if hasattr(module, ATTRIBUTE) else topologies_in(module)
+    if len(known) == 1:
+        return known[0]
+    if not known:
+        raise WrongUseError(
+            f"{place} has no Topology and no TopologyBuilder: if one of its functions returns one, write {place}:NAME"
+        )
+    raise WrongUseError(f"{place} has several topologies: write {' or '.join(f'{place}:{name}' for name in known)}")
+
+
+def _module_of(file: str) -> str:
+    """The name of the module of a file, which this program can then import.
+
+    Raises:
+        WrongUseError: there is no such file.
+    """
+    path = Path(os.path.abspath(os.path.expanduser(file)))
+    if not path.is_file():
+        near = did_you_mean(path.name, [one.name for one in path.parent.glob("*.py")])
+        raise WrongUseError(f"there is no file {file!r} in {Path.cwd()}{near}")
+    if path.is_relative_to(Path.cwd()):
+        return ".".join(path.relative_to(Path.cwd()).with_suffix("").parts)
+    _look_first_in(str(path.parent))
+    return path.stem
 
 
 def look_in(py_files: Sequence[str]) -> None:
@@ -60,15 +104,20 @@ def look_in(py_files: Sequence[str]) -> None:
         full = os.path.abspath(path)
         if not os.path.exists(full):
             raise WrongUseError(f"--py-files names {path!r}, which does not exist")
-        place = full if full.endswith((".zip", ".egg")) else os.path.dirname(full)
-        if place not in sys.path:
-            sys.path.insert(0, place)
+        _look_first_in(full if full.endswith((".zip", ".egg")) else os.path.dirname(full))
+
+
+def _look_first_in(place: str) -> None:
+    if place not in sys.path:
+        sys.path.insert(0, place)
 
 
 def _import(name: str) -> ModuleType:
     here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    if os.sep in name:
+        dotted = name.strip(f".{os.sep}").replace(os.sep, ".")
+        raise WrongUseError(f"{name!r} is no module: did you mean {name}.py, or the module {dotted}?")
+    _look_first_in(here)
     try:
         with importing(name):
             return importlib.import_module(name)
@@ -76,13 +125,14 @@ def _import(name: str) -> ModuleType:
         raise
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise WrongUseError(f"there is no module {name!r} in {here} or on Python's path") from error
+            near = did_you_mean(name, [path.stem for path in Path(here).glob("*.py")])
+            raise WrongUseError(f"there is no module {name!r} in {here} or on Python's path{near}") from error
         raise BrokenModuleError(f"module {name!r} needs module {error.name!r}, which is not installed") from error
     except Exception as error:
         raise BrokenModuleError(f"module {name!r} cannot be imported: {_sentence(error)}") from error
 
 
-def _as_topology(value: object, reference: str) -> Topology:
+def _as_topology(value: object, reference: str, module: ModuleType) -> Topology:
     if callable(value) and not isinstance(value, type):
         try:
             value = value()
@@ -94,10 +144,13 @@ def _as_topology(value: object, reference: str) -> Topology:
         return value.build()
     if isinstance(value, Topology):
         return value
+    kind = "the class" if isinstance(value, type) else "of type"
+    name = value.__name__ if isinstance(value, type) else type(value).__name__
+    known = topologies_in(module)
+    more = f": its topologies are {', '.join(known)}" if known else ""
     raise WrongUseError(
-        f"{reference} is {'the class' if isinstance(value, type) else 'of type'} "
-        f"{value.__name__ if isinstance(value, type) else type(value).__name__}, expected a Topology, a "
-        "TopologyBuilder, or a function without arguments that returns one"
+        f"{reference} is {kind} {name}, expected a Topology, a TopologyBuilder, or a function without arguments that "
+        f"returns one{more}"
     )
 
 

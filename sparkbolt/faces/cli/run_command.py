@@ -15,9 +15,10 @@ from sparkbolt.control.parameters import Parameter
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.command_arguments import Secs
 from sparkbolt.faces.cli.display import choose_display, logged
-from sparkbolt.faces.cli.locate import load_topology, look_in
+from sparkbolt.faces.cli.locate import look_in
 from sparkbolt.faces.cli.operate.detaching import ready, start_detached
 from sparkbolt.faces.cli.program import DRAIN_SECS, Limits, log_to, perform
+from sparkbolt.faces.cli.resolver import topology_of
 
 
 def run(
@@ -41,7 +42,7 @@ def run(
     """Run a topology until it finishes or you press Ctrl-C.
 
     Args:
-        topology: module:attribute, such as word_count:topology.
+        topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
         master: the master of Spark, as for spark-submit (default: local[*]).
         checkpoint: store state in this directory and resume from it (default: no state is stored).
         for_: stop after this time, such as 30s, 5m or 1h, counted from the start of Spark.
@@ -60,7 +61,7 @@ def run(
     """
     files = [path for path in py_files.split(",") if path]
     look_in(files)
-    loaded = load_topology(topology)
+    loaded = topology_of(topology)
     if detach:
         return start_detached(loaded, given, log_dir, LogFormat.of(log_format))
     display = choose_display(as_json=json)

@@ -27,8 +27,8 @@ from rich.status import Status
 from sparkbolt.api.topology import Topology
 from sparkbolt.errors import EngineError, WrongUseError
 from sparkbolt.faces.cli.command_arguments import Count, CountOrNone
-from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
+from sparkbolt.faces.cli.resolver import topology_of
 from sparkbolt.sim.faults import history_of
 from sparkbolt.sim.mistakes import MistakeKind, Trial, in_words, try_once
 from sparkbolt.sim.report import (
@@ -69,7 +69,7 @@ def command(
     """Run a topology without Spark and inject faults.
 
     Args:
-        topology: module:attribute, such as word_count:topology.
+        topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
         seeds: run the seeds 0 to N - 1 (default: 1000).
         workers: the number of processes (default: the cores of this machine).
         seed: run only this seed, and show what happened.
@@ -83,7 +83,7 @@ def command(
         raise WrongUseError("--history needs --seed: add --seed N")
     order = SimulationOrder(
         reference=topology,
-        topology=load_topology(topology),
+        topology=topology_of(topology),
         seeds=seeds,
         workers=workers or os.cpu_count() or 1,
         seed=seed,

@@ -18,6 +18,7 @@ from sparkbolt.driver.ledger.reader import LedgerReader, UnknownTreeError, attem
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.command_arguments import Count
 from sparkbolt.faces.cli.program import EXIT_FINISHED
+from sparkbolt.faces.cli.resolver import checkpoint_of
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
@@ -44,12 +45,12 @@ def errors(
     The newest are listed, the newest last; of open trees, the oldest.
 
     Args:
-        checkpoint: the directory of the --checkpoint option of run.
+        checkpoint: the directory of the --checkpoint option of run; or the name or the code of a topology.
         state: list failed trees, open trees, or acked trees that were traced.
         last: the maximum number of entries (default: 20).
         json: print one JSON object per line.
     """
-    reader = open_ledger(checkpoint)
+    reader = open_ledger(checkpoint_of(checkpoint))
     kinds: dict[str, Callable[[], list[Story]]] = {
         TreeState.FAILED: lambda: reader.failed()[-last:],
         TreeState.ACKED: lambda: reader.traced()[-last:],
@@ -90,14 +91,14 @@ def explain(root: str, *, checkpoint: str, json: bool = False) -> int:
     Args:
         root: 16 hexadecimal digits; or task and sequence (lines[0]:40); or SOURCE@POSITION, where you can shorten
             SOURCE to the end of its path.
-        checkpoint: the checkpoint of the topology.
+        checkpoint: the checkpoint, the name or the code of the topology.
         json: print one JSON object per line.
 
     Raises:
         WrongUseError: the text names no tree.
         CheckpointError: as in ``open_ledger``.
     """
-    reader = open_ledger(checkpoint)
+    reader = open_ledger(checkpoint_of(checkpoint))
     try:
         stories = reader.find(root)
     except UnknownTreeError as error:

@@ -2,13 +2,14 @@
 
 A row is one line, and a number is shown completely or not at all. If a table is too wide for a terminal, these steps
 follow until it fits: numbers become short, names lose their middle, columns with only zeros are left out, and then the
-columns that are last in ``droppable``. Output that is not a terminal is never narrowed, unless ``COLUMNS`` is set.
+columns that are last in ``droppable``. Output that is not a terminal is never narrowed, also if ``COLUMNS`` is set.
 """
 
 from __future__ import annotations
 
 import io
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -127,5 +128,5 @@ def _console() -> Console:
 
 
 def terminal_width() -> int:
-    """The width of the terminal or ``COLUMNS``, in characters; ``UNLIMITED`` if there is neither."""
-    return shutil.get_terminal_size((UNLIMITED, 24)).columns
+    """The width of the terminal in characters; ``UNLIMITED`` if standard output is none."""
+    return shutil.get_terminal_size((UNLIMITED, 24)).columns if sys.stdout.isatty() else UNLIMITED

@@ -48,17 +48,10 @@ class StageView:
         return f"level {self.level}" if self.level else "source"
 
 
-def stage_level(lane: Lane, component: str) -> int:
-    """The level in whose stage a component runs, fused or not."""
-    while component in lane.fused_into:
-        component = lane.fused_into[component]
-    return lane.level_of[component]
-
-
 def stages_of(lane: Lane) -> tuple[StageView, ...]:
     """The stages in order, each with all components that run in it."""
     ids = list(lane.topology.components)
-    members = {level: tuple(id_ for id_ in ids if stage_level(lane, id_) == level) for level in (0, *_numbers(lane))}
+    members = {level: tuple(id_ for id_ in ids if lane.stage_of(id_) == level) for level in (0, *_numbers(lane))}
     source = StageView(0, False, members[0], FLOOR_SECS)
     behind = (
         StageView(

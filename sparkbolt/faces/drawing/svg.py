@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.faces.drawing.graph_layout import SMALL_EM, Edge, Layout, Node, lay_out_graph
-from sparkbolt.faces.drawing.stages import TIMES, StageView, drawn_lane, label_of, stage_level, stages_of
+from sparkbolt.faces.drawing.stages import TIMES, StageView, drawn_lane, label_of, stages_of
 from sparkbolt.layout.lane import Lane
 
 MARGIN = 24.0
@@ -82,7 +82,7 @@ def _picture(lane: Lane) -> Picture:
         stage_columns[stage.level] = (first, last)
         first = last + 1
     boxes = [
-        Node(stage_columns[stage_level(lane, spec.id)][0] + depth[spec.id], spec.id, _box_width(spec), BOX)
+        Node(stage_columns[lane.stage_of(spec.id)][0] + depth[spec.id], spec.id, _box_width(spec), BOX)
         for spec in lane.topology.components.values()
     ]
     connections = [

@@ -6,7 +6,6 @@ form shows your input again, beside the error.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +17,10 @@ from sparkbolt.control.documents import Answer, TopologyDocument, refused
 from sparkbolt.control.letters.edits import RAW_VALUE
 from sparkbolt.control.verbs import VERBS, Verb
 from sparkbolt.faces.ui.message_pages import RAW, letter_of, letter_shown, raw_text
-from sparkbolt.faces.ui.pages import Tab, asking_of, no_such, path_of, topology_of, topology_page
+from sparkbolt.faces.ui.pages import Tab, asking_of, no_such, topology_of, topology_page
+from sparkbolt.faces.ui.record_texts import value_typed
 from sparkbolt.faces.ui.shown import words
+from sparkbolt.faces.ui.urls import path_of
 
 LETTER_PREFIX = "letter-"
 FIELD_PREFIX = "field-"
@@ -46,28 +47,26 @@ def letters_in(form: Mapping[str, str]) -> list[str]:
     return ids[:LETTERS_MAX]
 
 
-def values_in(form: Mapping[str, str], fields: list[str]) -> dict[str, Any] | None:
-    """The values that were typed for the fields of a record; None if the form has none.
+def values_in(form: Mapping[str, str], before: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that were typed for the fields of a record whose values are ``before``.
 
     Raises:
-        MistakeError: a value is not JSON.
+        MistakeError: a value that replaces no text is not JSON.
     """
-    typed = {
-        name: form[f"{FIELD_PREFIX}{number}"] for number, name in enumerate(fields) if f"{FIELD_PREFIX}{number}" in form
-    }
     values, wrong = {}, {}
-    for number, name in enumerate(fields):
-        if name not in typed:
+    for number, (name, value) in enumerate(before.items()):
+        key = f"{FIELD_PREFIX}{number}"
+        if key not in form:
             continue
         try:
-            values[name] = json.loads(typed[name])
+            values[name] = value_typed(form[key], value)
         except ValueError as error:
-            wrong[f"{FIELD_PREFIX}{number}"] = (
+            wrong[key] = (
                 f'{name} is not JSON ({error}): write a text "in quotes", a number without quotes, and no value as null'
             )
     if wrong:
         raise MistakeError(wrong)
-    return values or None
+    return values
 
 
 async def ask_page(request: Request) -> Response:
@@ -84,7 +83,7 @@ async def act_page(request: Request) -> Response:
     verb = _verb(request)
     id_, form = topology_of(request), dict(request.state.form)
     document = await asking_of(request).document(id_)
-    if verb.of_letters and not letters_in(form):
+    if verb.of_letters and not letters_in(form) and not form.get("kind"):
         none = refused("No letter is selected. Select one or more letters first.")
         return _answered(request, document, verb, none, 422)
     is_confirmed = form.get("confirmed") == "yes"
@@ -93,7 +92,7 @@ async def act_page(request: Request) -> Response:
         if verb.of_letters:
             arguments |= await _letters(request, id_, form, verb)
     except MistakeError as mistake:
-        if verb.of_letters:
+        if letters_in(form):
             letter = await letter_of(request, id_, letters_in(form)[0])
             answer = letter_shown(request, document, letter, form, mistake.wrong)
             answer.status_code = 422
@@ -145,7 +144,7 @@ def arguments_in(form: Mapping[str, str], verb: Verb, *, is_whole: bool) -> dict
 async def _letters(request: Request, id_: str, form: Mapping[str, str], verb: Verb) -> dict[str, Any]:
     """The letters that a form names, and for a single one the changes in its record."""
     ids = letters_in(form)
-    found: dict[str, Any] = {"ids": ids}
+    found: dict[str, Any] = {"ids": ids or None}
     can_edit = any(one.name == "values" for one in verb.parameters)
     if can_edit and len(ids) == 1 and any(each.startswith((FIELD_PREFIX, RAW)) for each in form):
         found["values"] = changed_values(await letter_of(request, id_, ids[0]), form) or None
@@ -158,13 +157,9 @@ def changed_values(letter: Mapping[str, Any], form: Mapping[str, str]) -> dict[s
     Raises:
         MistakeError: a value is not JSON.
     """
-    before = letter["tuples"][0] if len(letter["tuples"]) == 1 else []
-    typed = values_in(form, letter["fields"]) or {}
-    changed = {
-        field: typed[field]
-        for field, value in zip(letter["fields"], before, strict=False)
-        if field in typed and typed[field] != value
-    }
+    tuples = letter["tuples"]
+    before = dict(zip(letter["fields"], tuples[0], strict=False)) if len(tuples) == 1 else {}
+    changed = {field: value for field, value in values_in(form, before).items() if value != before[field]}
     if RAW in form and letter["raw"] is not None:
         text = form[RAW].replace("\r\n", "\n")  # as browsers send the ends of lines
         if text != raw_text(letter["raw"].get("value")):

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
 from sparkbolt.control.documents import ComponentDocument, Numbers, TopologyDocument
 from sparkbolt.faces.drawing.graph_layout import SMALL_EM, Edge, Layout, Node, lay_out_graph
 from sparkbolt.faces.ui import shown
+from sparkbolt.faces.ui.urls import part_of_path
 
 BOX = 66.0
-BOX_WIDTH = 164.0
+BOX_WIDTH = 180.0
 HOP = 62.0
 MARGIN = 16.0
 SOURCE = 74.0
@@ -33,7 +34,7 @@ HOPS_MAX = 60
 """So many hops of a tree are drawn; its table has all."""
 
 Shape = tuple[tuple[tuple[str, int, str], ...], tuple[tuple[str, str, str], ...]]
-"""(id, level, class) of each component; (sender, bolt, label) of each subscription."""
+"""(id, depth, class) of each component; (sender, bolt, label) of each subscription."""
 
 
 def cut(name: str, most: int = NAME_MAX) -> str:
@@ -58,22 +59,37 @@ def width_of(value: float) -> float:
 def _flow_layout(shape: Shape) -> Layout:
     components, subscriptions = shape
     boxes = [
-        Node(level, id_, max(BOX_WIDTH, len(cut(id_)) * NAME_EM + 70, len(cut(kind)) * SMALL_EM + 30), BOX)
-        for id_, level, kind in components
+        Node(depth, id_, max(BOX_WIDTH, len(cut(id_)) * NAME_EM + 70, len(cut(kind)) * SMALL_EM + 30), BOX)
+        for id_, depth, kind in components
     ]
     return lay_out_graph(boxes, subscriptions, left=MARGIN + SOURCE, top=MARGIN)
 
 
+def depths_of(components: Sequence[ComponentDocument]) -> dict[str, int]:
+    """The longest distance of each component from the spouts, in this order; without the components of the system."""
+    inputs = {one["id"]: one["inputs"] for one in components if one["kind"] != "system"}
+    found: dict[str, int] = {}
+
+    def depth(id_: str) -> int:
+        if id_ not in found:
+            found[id_] = 1 + max(
+                (depth(way["component"]) for way in inputs[id_] if way["component"] in inputs), default=-1
+            )
+        return found[id_]
+
+    return dict(sorted(((id_, depth(id_)) for id_ in inputs), key=lambda each: each[1]))
+
+
 def _shape(components: Sequence[ComponentDocument]) -> Shape:
-    shown_ones = [one for one in components if one["kind"] != "system"]
-    ids = {one["id"]: one["level"] for one in shown_ones}
+    depths = depths_of(components)
+    shown_ones = [one for one in components if one["id"] in depths]
     edges = [
         (way["component"], one["id"], label_of(way))
         for one in shown_ones
         for way in one["inputs"]
-        if way["component"] in ids and ids[way["component"]] < one["level"]
+        if way["component"] in depths
     ]
-    return tuple((one["id"], one["level"], one["type"].rpartition(".")[2]) for one in shown_ones), tuple(edges)
+    return tuple((one["id"], depths[one["id"]], one["type"].rpartition(".")[2]) for one in shown_ones), tuple(edges)
 
 
 def label_of(way: Mapping[str, Any]) -> str:
@@ -145,28 +161,77 @@ def _source(layout: Layout, node: Node, lag: int, unit: str) -> str:
     )
 
 
+@dataclass(frozen=True)
+class _Load:
+    """What a component did in a window."""
+
+    colour: str
+    """The classes of its colour."""
+    words: str
+    wrong: int
+    """How much of it failed, and how many errors it reported."""
+
+
+def _load(one: ComponentDocument, numbers: Numbers | None, secs: float) -> _Load:
+    is_spout = one["kind"] == "spout"
+    capacity = numbers["capacity"] if numbers else None
+    busy = shown.busy(capacity)
+    done = (numbers["emitted"] if is_spout else numbers["executed"]) / secs if numbers and secs else None
+    wrong = numbers["failed"] + numbers["errors"] if numbers else 0
+    colour = "spout" if is_spout and busy in ("unknown", "idle") else f"cap-{busy}"
+    words = [shown.rate(done)]
+    if numbers and wrong:
+        many = numbers["failed"] or numbers["errors"]
+        words = [f"{shown.brief(many)} {'failed' if numbers['failed'] else 'error' if many == 1 else 'errors'}"]
+        colour += "" if is_spout else " failing"
+    words += [] if capacity is None else [f"{shown.share(capacity)} busy"]
+    return _Load(colour, " · ".join(words), wrong)
+
+
+def flow_list(document: TopologyDocument, window: str, base: str) -> Markup:
+    """The flow as a list, for windows that are too narrow for the picture; arguments as for ``flow``."""
+    sums = document["windows"].get(window)
+    rows = []
+    by_id = {one["id"]: one for one in document["components"]}
+    for one in map(by_id.__getitem__, depths_of(document["components"])):
+        load = _load(one, sums["components"].get(one["id"]) if sums else None, sums["secs"] if sums else 0.0)
+        senders = dict.fromkeys(way["component"] for way in one["inputs"])
+        lag = sum(document["now"]["lag"].get(one["id"], {}).values())
+        before = f"from {', '.join(senders)}" if senders else f"lag {shown.brief(lag)}" if lag else ""
+        rows.append(
+            Markup('<li class="{}"><a href="{}/components/{}">{}</a> <span class="told">{}</span> {}</li>').format(
+                load.colour,
+                base,
+                part_of_path(one["id"]),
+                one["id"],
+                load.words,
+                Markup('<span class="meta">{}</span>').format(before) if before else "",
+            )
+        )
+    return Markup('<ol class="flow-list">{}</ol>').format(Markup("").join(rows))
+
+
 def _flow_box(
     layout: Layout, node: Node, one: ComponentDocument, numbers: Numbers | None, secs: float, base: str
 ) -> str:
     x, y, width = layout.lefts[node.column], node.y, layout.widths[node.column]
     is_spout = one["kind"] == "spout"
     capacity = numbers["capacity"] if numbers else None
-    done = (numbers["emitted"] if is_spout else numbers["executed"]) / secs if numbers and secs else None
-    colour = "spout" if is_spout and shown.busy(capacity) in ("unknown", "idle") else f"cap-{shown.busy(capacity)}"
-    told = f"{shown.rate(done)}" + ("" if capacity is None else f" · {shown.share(capacity)} busy")
+    load = _load(one, numbers, secs)
     name, kind = escape(cut(one["id"])), escape(cut(one["type"].rpartition(".")[2]))
     left, right = (x + 24, x + width - 22) if is_spout else (x + 14, x + width - 14)
     return (
-        f'<a class="box {colour}" href="{escape(base)}/components/{quote(one["id"], safe="")}" '
-        f'aria-label="{escape(one["id"])}, {escape(told)}"><title>{escape(one["id"])} ({escape(one["type"])})</title>'
+        f'<a class="box {load.colour}" href="{escape(base)}/components/{part_of_path(one["id"])}" '
+        f'aria-label="{escape(one["id"])}, {escape(load.words)}">'
+        f"<title>{escape(one['id'])} ({escape(one['type'])})</title>"
         f'<rect class="body" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{BOX}" '
         f'rx="{BOX / 2 if is_spout else 8}"/>'
         f'<text class="name" x="{left:.1f}" y="{y + 21:.1f}">{name}</text>'
         f'<text class="times" x="{right:.1f}" y="{y + 21:.1f}" text-anchor="end">'
         f"\N{MULTIPLICATION SIGN}{one['parallelism']}</text>"
         f'<text class="kind" x="{left:.1f}" y="{y + 36:.1f}">{kind}</text>'
-        f'<text class="told" x="{left:.1f}" y="{y + 52:.1f}">{escape(told)}</text>'
-        f"{'' if is_spout else _filled(x, y, width, capacity)}{_alarm(x + width, y, numbers)}</a>"
+        f'<text class="told" x="{left:.1f}" y="{y + 52:.1f}">{escape(load.words)}</text>'
+        f"{'' if is_spout else _filled(x, y, width, capacity)}{_alarm(x + width, y, load.wrong)}</a>"
     )
 
 
@@ -178,9 +243,8 @@ def _filled(x: float, y: float, width: float, capacity: float | None) -> str:
     return f'<rect class="filled" x="{x + 10:.1f}" y="{y + BOX - 8:.1f}" height="3" rx="1.5" width="{part:.1f}"/>'
 
 
-def _alarm(right: float, y: float, numbers: Numbers | None) -> str:
+def _alarm(right: float, y: float, wrong: int) -> str:
     """A mark at a box whose component has failed something in the window."""
-    wrong = numbers["failed"] + numbers["errors"] if numbers else 0
     title = f"<title>{wrong:,} failed or errors</title>"
     return f'<circle class="alarm" cx="{right - 4:.1f}" cy="{y + 4:.1f}" r="6">{title}</circle>' if wrong else ""
 

@@ -21,7 +21,7 @@ _PAGE = """<!doctype html>
 <body>
 <main>
 <h1>Log in</h1>
-<p>To make changes, you need the token that <code>sparkbolt ui</code> printed when it started.</p>
+<p>To make changes, you need the token, which is in the link that <code>sparkbolt ui</code> printed when it started.</p>
 {note}
 <form method="post" action="/login">
 <input type="hidden" name="next" value="{next}">

@@ -6,7 +6,6 @@ Lists have pages of ``PAGE_ROWS`` rows. A story contains only recorded facts; th
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,11 +27,14 @@ from sparkbolt.faces.ui.pages import (
     topology_page,
     wanted_rows,
 )
+from sparkbolt.faces.ui.record_texts import Pairs, cut_text, pairs_in, pairs_of, pairs_of_story, value_text
 
 TREE_STATES = {"failed": "Failed", "late": "Late", "open": "Open, by holder", "acked": "Traced"}
 """The lists of trees, by the names in URLs."""
 OPEN_MAX = 2000
 """How many open trees are grouped by their holders."""
+LETTER_FILTERS = ("kind", "cause", "component", "spout")
+"""The parameters of a URL that select letters, besides a search."""
 LETTER_LISTS = {"waiting": "Waiting", "all": "All"}
 RAW_CHARACTERS_MAX = 20_000
 RAW = "raw-value"
@@ -69,6 +71,7 @@ async def trees_page(request: Request) -> Response:
         holders=holders,
         message_of=messages_of(stories),
         then_of=then_of,
+        pairs_of=pairs_of_story,
         slowest=slowest,
         slowest_is_told=slowest is not None and await asking.ask(id_, "story", root=slowest["root"]) is not None,
     )
@@ -149,6 +152,7 @@ async def tree_page(request: Request) -> Response:
         message=message_of(story),
         then=then_of(story),
         hop_state=hop_state,
+        pairs_in=pairs_in,
         others=story.get("other_attempts") or [],
     )
 
@@ -161,8 +165,10 @@ async def letters_page(request: Request) -> Response:
     asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     which, search = chosen(request, "show", LETTER_LISTS), request.query_params.get("q", "")
+    filters = {name: request.query_params[name] for name in LETTER_FILTERS if request.query_params.get(name)}
     more = {"replayed": which == "all", "discarded": which == "all"}
-    letters = await asking.ask(id_, "letters", search=search, last=wanted_rows(request), **more)
+    letters = await asking.ask(id_, "letters", search=search, last=wanted_rows(request), **more, **filters)
+    kinds = [] if which == "all" or filters else await asking.ask(id_, "letter_kinds", search=search)
     return topology_page(
         request,
         "letters.html",
@@ -171,32 +177,22 @@ async def letters_page(request: Request) -> Response:
         which=which,
         lists=LETTER_LISTS,
         search=search,
+        filters=filters,
+        kinds=kinds,
         page=sliced(request, letters),
         message_of=messages_of(letters),
-        preview=preview,
+        pairs_of=letter_pairs,
         many=PAGE_ROWS,
     )
 
 
-def preview(letter: Mapping[str, Any]) -> str:
-    """The record of a letter in a few words."""
+def letter_pairs(letter: Mapping[str, Any]) -> Pairs:
+    """The record of a letter, as a list shows it."""
     if letter["tuples"]:
-        values = dict(zip(letter["fields"], letter["tuples"][0], strict=False))
-        text = ", ".join(f"{name}: {value_text(value)}" for name, value in values.items())
-    elif letter["raw"]:
-        text = raw_text(letter["raw"].get("value"))
-    else:
-        text = letter.get("note") or "the letter does not contain its record"
-    return text if len(text) <= 120 else text[:117] + "..."
-
-
-def value_text(value: Any) -> str:
-    """A value of a letter as a person types it: as JSON.
-
-    >>> value_text("a"), value_text({"$bytes": "YQ=="})
-    ('"a"', '{"$bytes": "YQ=="}')
-    """
-    return json.dumps(value, ensure_ascii=False)
+        return pairs_of(dict(zip(letter["fields"], letter["tuples"][0], strict=False)))
+    if letter["raw"]:
+        return [("", cut_text(raw_text(letter["raw"].get("value"))))]
+    return [("", letter.get("note") or "the letter does not contain its record")]
 
 
 def raw_text(value: Any) -> str:
@@ -240,7 +236,7 @@ def letter_shown(
     """The page of a letter; with the input, and its errors."""
     values = letter["tuples"][0] if len(letter["tuples"]) == 1 else []
     fields = [
-        (name, typed.get(f"field-{number}", value_text(value)), wrong.get(f"field-{number}"))
+        (name, typed.get(f"field-{number}", value_text(value)), wrong.get(f"field-{number}"), isinstance(value, str))
         for number, (name, value) in enumerate(zip(letter["fields"], values, strict=False))
     ]
     raw = letter["raw"]

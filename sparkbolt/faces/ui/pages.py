@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
@@ -19,21 +19,21 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from sparkbolt.base.words import Word
-from sparkbolt.control.documents import ALL_TIME, TopologyDocument, TopologyEntry, TopologyState
+from sparkbolt.control.documents import ALL_TIME, WINDOWS_SECS, TopologyDocument, TopologyEntry, TopologyState
 from sparkbolt.control.verbs import VERBS
 from sparkbolt.faces.ui import shown
 from sparkbolt.faces.ui.app import error_status
 from sparkbolt.faces.ui.charts import bar
 from sparkbolt.faces.ui.operator_calls import Asking, UnknownTopology
+from sparkbolt.faces.ui.urls import address_of, id_in, path_in, path_of
 from sparkbolt.version import __version__
 
-HEX = "~"
-"""The prefix of an id in a URL that is written in hexadecimal digits."""
 PAGE_ROWS = 50
 """How many rows a page of a list has."""
 WINDOWS = {"600": "10 min", "10800": "3 h", "86400": "1 day", ALL_TIME: "all time"}
-SPANS_SECS = {"1h": (3600, "1 hour"), "1d": (86_400, "1 day"), "30d": (30 * 86_400, "30 days")}
-"""How far back charts reach, by the names in URLs: in seconds, and as words."""
+REACH_SECS = {**WINDOWS_SECS, ALL_TIME: 30 * 86_400}
+"""How far back charts reach, by window, in seconds: the history has one month."""
+REACHES = {**WINDOWS, ALL_TIME: "30 days"}
 
 
 class Tab(Word):
@@ -105,21 +105,6 @@ def now_ms(request: Request) -> float:
     return clock() * 1000
 
 
-def path_of(topology: str, *parts: str) -> str:
-    """The path of a topology's page; every part is escaped.
-
-    A topology that is known by its checkpoint only has a path or URL as its id: slashes in it become ``~`` and a text
-    of letters and digits, which ``topology_of`` turns back.
-
-    >>> path_of("word-count-1-1700", "components", "a/b")
-    '/topologies/word-count-1-1700/components/a%2Fb'
-    >>> path_of("/data/words", "log")
-    '/topologies/~2f646174612f776f726473/log'
-    """
-    first = f"{HEX}{topology.encode().hex()}" if "/" in topology or topology.startswith(HEX) else topology
-    return "/".join(["/topologies", *(quote(part, safe="") for part in (first, *parts) if part)])
-
-
 def topology_of(request: Request) -> str:
     """The id or name of the topology that a URL names.
 
@@ -127,10 +112,8 @@ def topology_of(request: Request) -> str:
         HTTPException: it names none.
     """
     text: str = request.path_params["topology"]
-    if not text.startswith(HEX):
-        return text
     try:
-        return bytes.fromhex(text.removeprefix(HEX)).decode()
+        return id_in(text)
     except ValueError:
         raise no_such(f"no topology has the id {text!r}") from None
 
@@ -147,7 +130,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.filters |= shown.FILTERS
-    made.globals |= {"bar": bar, "path_of": path_of, "windows": WINDOWS, "spans": SPANS_SECS, "tabs": TABS}
+    made.globals |= {"bar": bar, "path_of": path_of, "windows": WINDOWS, "reaches": REACHES, "tabs": TABS}
     made.globals |= {"version": __version__, "unknown": shown.UNKNOWN}
     return made
 
@@ -159,18 +142,18 @@ def rendered(request: Request, template: str, *, status: int = 200, **values: An
         """The URL of this page with another choice; a choice of None is left out."""
         query = {**request.query_params, **changes}
         text = urlencode({name: value for name, value in query.items() if value not in (None, "")})
-        return f"{request.url.path}?{text}" if text else request.url.path
+        return f"{path_in(request.scope)}?{text}" if text else path_in(request.scope)
 
     state = request.state
-    query = f"?{request.url.query}" if request.url.query else ""
     session = {
         "may_change": getattr(state, "may_change", False),
         "session": getattr(state, "session", ""),
         "csrf": getattr(state, "csrf", ""),
-        "here": f"{request.url.path}{query}",
+        "here": address_of(request),
         "query": request.query_params,
         "now": now_ms(request),
         "linked": linked,
+        "kept_window": f"?window={window}" if (window := request.query_params.get("window")) in WINDOWS else "",
         "answers_form": request.method == "POST",
         "home_trouble": asking_of(request).trouble,
     }
@@ -225,7 +208,7 @@ def topology_page(request: Request, template: str, document: TopologyDocument, t
 
 
 ERRORS = {
-    401: ("Log in first", "Log in with the token that sparkbolt ui printed when it started."),
+    401: ("Log in first", "Open the link that sparkbolt ui printed when it started, or log in with its token."),
     403: ("Not allowed", "Go back, reload the page, and try again."),
     404: ("Not found", "The list of topologies shows the pages that exist."),
     503: (

@@ -3,7 +3,8 @@
 Rule 1: every request passes ``Guard``, before any handler; a handler may trust ``request.state.by`` and ``.form``.
 Rule 2: every change needs the token: as ``Authorization: Bearer``, or through a session that began with it. A session's
 requests come from our own pages: their ``Origin`` is ours, and they carry the session's CSRF token.
-Rule 3: secrets are compared in constant time, and are never part of a URL.
+Rule 3: secrets are compared in constant time, and are never part of a URL that a browser sends (``login_link`` has the
+token in its fragment).
 Rule 4: texts of requests and exceptions are sent as values of JSON or as plain text, never as HTML.
 Rule 5: a ``Host`` that is not ours is refused, so that no other site's name leads a browser here (DNS rebinding).
 """
@@ -29,6 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sparkbolt.errors import ConfigError
 from sparkbolt.faces.ui.answers import JsonAnswer, readable
+from sparkbolt.faces.ui.urls import address_of
 
 BODY_BYTES_MAX = 1 << 20
 BODY_SECS_MAX = 10.0
@@ -311,8 +313,7 @@ def refused(scope: Scope, refusal: DeniedRequest) -> Response:
         return problem(refusal.status, refusal.sentence, headers)
     is_page = scope["method"] in READING and "text/html" in Headers(scope=scope).get("accept", "")
     if refusal.status == 401 and is_page:
-        query = scope.get("query_string", b"").decode("latin-1")
-        return RedirectResponse(f"/login?next={quote(f'{path}?{query}' if query else path, safe='/')}", 303)
+        return RedirectResponse(f"/login?next={quote(address_of(Request(scope)), safe='/')}", 303)
     return PlainTextResponse(readable(refusal.sentence) + "\n", refusal.status, headers)
 
 

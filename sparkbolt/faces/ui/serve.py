@@ -29,6 +29,7 @@ from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.faces.ui.app import LOOPBACK_HOSTS, make_app
 from sparkbolt.faces.ui.page_routes import page_options
 from sparkbolt.faces.ui.security import TOKEN_CHARACTERS_MIN
+from sparkbolt.faces.ui.urls import part_of_path
 from sparkbolt.files.local import LocalFiles
 
 DEFAULT_PORT = 8088
@@ -88,9 +89,16 @@ def serve(
         checkpoints=checkpoints,
         **page_options(),
     )
-    run(
-        app, host, port, lambda url: say(f"Sparkbolt's UI is at {url}\nlog in with this token to make changes: {token}")
-    )
+    run(app, host, port, lambda url: say(f"Sparkbolt's UI is at {url}\nTo make changes, open {login_link(url, token)}"))
+
+
+def login_link(url: str, token: str) -> str:
+    """The link that logs a browser in. Browsers send no fragment, so the token is in no log and no ``Referer``.
+
+    >>> login_link("http://127.0.0.1:8088/", "a b")
+    'http://127.0.0.1:8088/login#token=a%20b'
+    """
+    return f"{url}login#token={part_of_path(token)}"
 
 
 def _look_at(operator: Operator, checkpoints: Sequence[str], say: Callable[[str], None]) -> None:

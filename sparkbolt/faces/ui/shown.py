@@ -15,6 +15,7 @@ from sparkbolt.api.metrics import span_text
 
 UNKNOWN = "\N{EN DASH}"
 SPACE = "\N{NO-BREAK SPACE}"
+SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 BUSY, VERY_BUSY = 0.6, 0.85
 """From which capacity a component is shown as busy, and as too busy."""
 
@@ -86,7 +87,7 @@ def size(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     unit = "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+    for unit in SIZE_UNITS:
         if abs(value) < 1024 or unit == "TiB":
             break
         value /= 1024

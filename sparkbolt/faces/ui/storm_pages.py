@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
-from urllib.parse import quote_plus
 
 from sparkbolt.base.codec import salvage
 from sparkbolt.control.documents import (
@@ -28,6 +27,7 @@ from sparkbolt.control.documents import (
     TopologyState,
     WindowDocument,
 )
+from sparkbolt.faces.ui.urls import part_of_path
 
 STORM_VERSION = "2.8.8"
 """The version of Storm whose interface this is; readers choose by it how they ask."""
@@ -215,7 +215,7 @@ def head_of(document: TopologyDocument, now_ms: int) -> Json:
     secs = alive_secs(entry, now_ms)
     return {
         "id": entry["id"],
-        "encodedId": quote_plus(entry["id"]),
+        "encodedId": part_of_path(entry["id"]),
         "owner": entry["user"],
         "name": entry["name"],
         "status": STATUS.get(TopologyState.of(entry["state"]), entry["state"].upper()),
@@ -277,7 +277,7 @@ def worker_pages(document: TopologyDocument, now_ms: int) -> list[Json]:
 
 def log_link(entry: TopologyEntry) -> str:
     """Where the log of a topology is read."""
-    return f"/api/v2/topologies/{quote_plus(entry['id'])}/log"
+    return f"/api/v2/topologies/{part_of_path(entry['id'])}/log"
 
 
 def error_page(error: ErrorDocument, entry: TopologyEntry, now_ms: int) -> Json:

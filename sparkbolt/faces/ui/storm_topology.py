@@ -6,7 +6,6 @@ The values and their types come from ``storm_pages``.
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote_plus
 
 from sparkbolt.control.documents import (
     ALL_TIME,
@@ -35,6 +34,7 @@ from sparkbolt.faces.ui.storm_pages import (
     window_hint,
     worker_pages,
 )
+from sparkbolt.faces.ui.urls import part_of_path
 
 
 def topology_page(document: TopologyDocument, window: WindowDocument, now_ms: int, *, sys: bool) -> Json:
@@ -103,7 +103,7 @@ def _spout_line(document: TopologyDocument, spout: ComponentDocument, window: Wi
     numbers = window["components"].get(spout["id"], NO_NUMBERS)
     return {
         "spoutId": spout["id"],
-        "encodedSpoutId": quote_plus(spout["id"]),
+        "encodedSpoutId": part_of_path(spout["id"]),
         **_line(document, spout, window, now_ms),
         "completeLatency": decimal(numbers["complete_latency_ms"]),
     }
@@ -113,7 +113,7 @@ def _bolt_line(document: TopologyDocument, bolt: ComponentDocument, window: Wind
     numbers = window["components"].get(bolt["id"], NO_NUMBERS)
     return {
         "boltId": bolt["id"],
-        "encodedBoltId": quote_plus(bolt["id"]),
+        "encodedBoltId": part_of_path(bolt["id"]),
         **_line(document, bolt, window, now_ms),
         **executions(numbers),
         "capacity": decimal(numbers["capacity"]),
@@ -189,7 +189,7 @@ def component_page(
         **parts,
         "user": None,
         "id": id_,
-        "encodedId": quote_plus(id_),
+        "encodedId": part_of_path(id_),
         "name": entry["name"],
         "executors": component["parallelism"],
         "tasks": component["parallelism"],
@@ -200,7 +200,7 @@ def component_page(
         "schedulerDisplayResource": False,
         "topologyId": entry["id"],
         "topologyStatus": head["status"],
-        "encodedTopologyId": quote_plus(entry["id"]),
+        "encodedTopologyId": part_of_path(entry["id"]),
         "window": window["window"],
         "windowHint": window_hint(window["window"]),
         "componentType": "spout" if is_spout else "bolt",
@@ -230,7 +230,7 @@ def _inputs(window: WindowDocument, component: str) -> list[Json]:
     return [
         {
             "component": each["sender"],
-            "encodedComponentId": quote_plus(each["sender"]),
+            "encodedComponentId": part_of_path(each["sender"]),
             "stream": each["stream"],
             **executions(each),
             "acked": each["acked"],
@@ -260,7 +260,7 @@ def _executor(document: TopologyDocument, component: ComponentDocument, task: Ta
     id_, secs = f"[{number}-{number}]", alive_secs(document["entry"], now_ms)
     line: Json = {
         "id": id_,
-        "encodedId": quote_plus(id_),
+        "encodedId": part_of_path(id_),
         "uptime": uptime(secs),
         "uptimeSeconds": secs,
         "host": document["entry"]["host"],

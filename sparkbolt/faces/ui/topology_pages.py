@@ -5,12 +5,14 @@ Everything comes from ``Asking``; nothing here computes a number that a document
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sparkbolt.api.config import Config
 from sparkbolt.base.source_names import short_sources
 from sparkbolt.control.documents import (
     ComponentDocument,
@@ -19,20 +21,21 @@ from sparkbolt.control.documents import (
     SeriesPoint,
     StreamSubscription,
     TopologyDocument,
+    TopologyEntry,
+    TopologyState,
     WindowDocument,
 )
 from sparkbolt.control.intent import LOG_LEVELS, SETTINGS
 from sparkbolt.faces.ui.charts import Chart, Line
-from sparkbolt.faces.ui.drawings import flow
+from sparkbolt.faces.ui.drawings import flow, flow_list
 from sparkbolt.faces.ui.pages import (
-    SPANS_SECS,
+    REACH_SECS,
     WINDOWS,
     Tab,
     asking_of,
     chosen,
     no_such,
     now_ms,
-    path_of,
     rendered,
     sliced,
     topology_of,
@@ -41,9 +44,12 @@ from sparkbolt.faces.ui.pages import (
 )
 from sparkbolt.faces.ui.shown import VERY_BUSY, words
 from sparkbolt.faces.ui.storm_pages import NO_NUMBERS
+from sparkbolt.faces.ui.urls import path_of
 
 MICRO_BATCHES_SHOWN = 40
 LOG_LINES = 200
+DEFAULTS = vars(Config())
+"""The settings of a topology that sets none."""
 COLOURS = "abcd"
 """The colours of lines, as ``Line.colour``."""
 
@@ -53,15 +59,31 @@ async def topologies_page(request: Request) -> Response:
     entries = await asking_of(request).topologies()
     search = request.query_params.get("q", "")
     found = [entry for entry in entries if search.lower() in f"{entry['name']} {entry['id']} {entry['host']}".lower()]
-    return rendered(request, "topologies.html", entries=found, search=search, none_at_all=not entries)
+    return rendered(request, "topologies.html", rows=by_name(found), search=search, none_at_all=not entries)
+
+
+def by_name(entries: Sequence[TopologyEntry]) -> list[tuple[TopologyEntry, list[TopologyEntry]]]:
+    """Topologies with their other runs, the newest first: rows of those that run, then of those that do not.
+
+    A name has a row for each run that goes on, or for its newest one; its first row has the other runs.
+    """
+    newest_first = sorted(entries, key=lambda entry: entry["started_ms"], reverse=True)
+    names: dict[str, list[TopologyEntry]] = {}
+    for entry in sorted(newest_first, key=lambda entry: not TopologyState(entry["state"]).runs):
+        names.setdefault(entry["name"], []).append(entry)
+    rows = []
+    for runs in names.values():
+        many = max(1, sum(TopologyState(entry["state"]).runs for entry in runs))
+        rows += [(entry, [] if at else runs[many:]) for at, entry in enumerate(runs[:many])]
+    return rows
 
 
 async def one_topology_page(request: Request) -> Response:
     """``/topologies/ID``: its state, its graph, its charts and its components."""
     asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
-    reach, window = chosen(request, "since", SPANS_SECS), chosen(request, "window", WINDOWS)
-    series = await asking.series(id_, since_ms=_since(request, document, reach))
+    window = chosen(request, "window", WINDOWS)
+    series = await asking.series(id_, since_ms=_since(request, document, window))
     return topology_page(
         request,
         "topology.html",
@@ -69,8 +91,8 @@ async def one_topology_page(request: Request) -> Response:
         Tab.OVERVIEW,
         charts=topology_charts(series),
         drawing=flow(document, window, path_of(document["entry"]["id"])),
+        flow_list=flow_list(document, window, path_of(document["entry"]["id"])),
         window=window,
-        since=reach,
         rows=component_rows(document, window),
         sums={name: _sums(document, name) for name in WINDOWS},
         slowest=_busiest(document, window),
@@ -85,10 +107,10 @@ def _latest_bolt(document: TopologyDocument) -> tuple[str, int] | None:
     return (max(late, key=lambda component: late[component]), sum(late.values())) if any(late.values()) else None
 
 
-def _since(request: Request, document: TopologyDocument, reach: str) -> int:
+def _since(request: Request, document: TopologyDocument, window: str) -> int:
     """Where charts begin: so long before now, or before the end of a topology that has ended; to 10 s, to be shared."""
     end = document["entry"]["ended_ms"] or now_ms(request)
-    return int(end - 1000 * SPANS_SECS[reach][0]) // 10_000 * 10_000
+    return int(end - 1000 * REACH_SECS[window]) // 10_000 * 10_000
 
 
 def component_rows(document: TopologyDocument, window: str) -> dict[str, list[tuple[ComponentDocument, Numbers]]]:
@@ -145,7 +167,7 @@ def _a_second(name: str) -> Reading:
 
 def topology_charts(series: SeriesDocument) -> list[Chart]:
     """Throughput, latency, waiting and failed messages, micro-batches and memory over time."""
-    points, events = series["points"], series["events"]
+    points = series["points"]
     times = [point["time_ms"] for point in points]
 
     def line(name: str, colour: str, read: Reading, peaks: bool = False) -> Line:
@@ -155,42 +177,30 @@ def topology_charts(series: SeriesDocument) -> list[Chart]:
         line(label, colour, lambda point, key=key: point["complete"].get(key), True)  # type: ignore[misc]
         for key, label, colour in (("p50", "p50", "a"), ("p99", "p99", "b"), ("max", "max", "c"))
     ]
-    return [
-        Chart("Throughput", "rate", times, [line("trees acked", "a", _a_second("acked"))], events),
-        Chart("Complete latency", "ms", times, latency, events),
-        Chart(
-            "Waiting",
-            "count",
-            times,
-            [
-                line("lag", "b", lambda point: point["lag"], True),
-                line("open trees", "a", lambda point: point["open_trees"], True),
-            ],
-            events,
-        ),
-        Chart(
-            "Failed trees and errors",
-            "count",
-            times,
-            [
-                line("failed", "bad", lambda point: point["failed"]),
-                line("errors", "c", lambda point: point["errors"]),
-            ],
-            events,
-            bars=True,
-        ),
-        Chart("Micro-batch", "ms", times, [line("mean", "a", lambda point: point["micro_batch_ms"])], events),
-        Chart(
-            "Memory",
-            "size",
-            times,
-            [
-                line(name, colour, lambda point, name=name: point["memory"].get(name))  # type: ignore[misc]
-                for name, colour in (("driver", "a"), ("jvm", "b"), ("workers", "c"))
-            ],
-            events,
-        ),
+    waiting = [
+        line("lag", "b", lambda point: point["lag"], True),
+        line("open trees", "a", lambda point: point["open_trees"], True),
     ]
+    wrong = [line("failed", "bad", lambda point: point["failed"]), line("errors", "c", lambda point: point["errors"])]
+    memory = [
+        line(name, colour, lambda point, name=name: point["memory"].get(name))  # type: ignore[misc]
+        for name, colour in (("driver", "a"), ("jvm", "b"), ("workers", "c"))
+    ]
+    none_wrong = "No tree failed, and no component reported an error."
+    return _of_series(
+        series,
+        Chart("Throughput", "rate", times, [line("trees acked", "a", _a_second("acked"))]),
+        Chart("Complete latency", "ms", times, latency),
+        Chart("Waiting", "count", times, waiting),
+        Chart("Failed trees and errors", "count", times, wrong, bars=True, all_zero=none_wrong),
+        Chart("Micro-batch", "ms", times, [line("mean", "a", lambda point: point["micro_batch_ms"])]),
+        Chart("Memory", "size", times, memory),
+    )
+
+
+def _of_series(series: SeriesDocument, *charts: Chart) -> list[Chart]:
+    """The charts with the events of their series, and its step."""
+    return [replace(chart, events=series["events"], step_secs=series["step_secs"]) for chart in charts]
 
 
 async def component_page(request: Request) -> Response:
@@ -201,8 +211,8 @@ async def component_page(request: Request) -> Response:
     found = [one for one in document["components"] if one["id"] == component]
     if not found:
         raise no_such(f"the topology {document['entry']['name']!r} has no component {component!r}")
-    reach, window = chosen(request, "since", SPANS_SECS), chosen(request, "window", WINDOWS)
-    series = await asking.series(id_, since_ms=_since(request, document, reach))
+    window = chosen(request, "window", WINDOWS)
+    series = await asking.series(id_, since_ms=_since(request, document, window))
     sums = document["windows"].get(window)
     return topology_page(
         request,
@@ -210,6 +220,7 @@ async def component_page(request: Request) -> Response:
         document,
         Tab.OVERVIEW,
         component=found[0],
+        settings=own_settings(document, found[0]),
         by_window={
             name: document["windows"][name]["components"].get(component, NO_NUMBERS)
             for name in WINDOWS
@@ -225,7 +236,6 @@ async def component_page(request: Request) -> Response:
         watermark=document["now"]["watermarks"].get(component),
         charts=component_charts(series, found[0]),
         window=window,
-        since=reach,
     )
 
 
@@ -241,24 +251,25 @@ def readers_of(document: TopologyDocument, component: str) -> list[tuple[str, St
 
 def component_charts(series: SeriesDocument, component: ComponentDocument) -> list[Chart]:
     """The rate, the capacity or lag, and the failures of one component over time."""
-    points, events, id_ = series["points"], series["events"], component["id"]
+    points, id_ = series["points"], component["id"]
     times = [point["time_ms"] for point in points]
 
-    def of(name: str) -> Reading:
-        return lambda point: point["components"].get(id_, {}).get(name)
+    def of(name: str, missing: float | None = None) -> Reading:
+        return lambda point: point["components"].get(id_, {}).get(name, missing)
 
     def a_second(name: str) -> Reading:
         return lambda point: point["components"].get(id_, {}).get(name, 0.0) / point["secs"]
 
     done = "emitted" if component["kind"] == "spout" else "executed"
-    charts = [Chart("Throughput", "rate", times, [Line(done, "a", _values(points, a_second(done)))], events)]
+    throughput = Chart("Throughput", "rate", times, [Line(done, "a", _values(points, a_second(done)))])
     if component["kind"] == "spout":
-        charts.append(Chart("Lag", "count", times, [Line("positions", "b", _values(points, of("lag")), True)], events))
+        load = Chart("Lag", "count", times, [Line("positions", "b", _values(points, of("lag")), True)])
     else:
-        read = [Line("busiest task", "b", _values(points, lambda point: point["capacity"].get(id_)), True)]
-        charts.append(Chart("Capacity", "share", times, read, events))
-    failed = [Line("failed", "bad", _values(points, of("failed")))]
-    return [*charts, Chart("Failed", "count", times, failed, events, bars=True)]
+        busiest = Line("busiest task", "b", _values(points, lambda point: point["capacity"].get(id_)), True)
+        load = Chart("Capacity", "share", times, [busiest])
+    failed = [Line("failed", "bad", _values(points, of("failed", 0)))]
+    none = "No tree of this spout failed." if component["kind"] == "spout" else "No tuple failed in this bolt."
+    return _of_series(series, throughput, load, Chart("Failed", "count", times, failed, bars=True, all_zero=none))
 
 
 async def micro_batches_page(request: Request) -> Response:
@@ -306,8 +317,8 @@ async def lag_page(request: Request) -> Response:
     """``/topologies/ID/kafka``: unfinished messages, by partition, and over time."""
     asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
-    reach = chosen(request, "since", SPANS_SECS)
-    series = await asking.series(id_, since_ms=_since(request, document, reach))
+    window = chosen(request, "window", WINDOWS)
+    series = await asking.series(id_, since_ms=_since(request, document, window))
     lag, secs = document["now"]["lag"], document["now"]["lag_secs"]
     spouts = [one for one in document["components"] if one["kind"] == "spout"]
     return topology_page(
@@ -315,7 +326,7 @@ async def lag_page(request: Request) -> Response:
         "lag.html",
         document,
         Tab.KAFKA,
-        since=reach,
+        window=window,
         spouts=[
             (
                 one,
@@ -352,8 +363,8 @@ def lag_charts(series: SeriesDocument, spouts: Sequence[ComponentDocument]) -> l
             for source, colour in zip(sources, COLOURS, strict=False)
         ]
         lines = lines or [Line("all partitions", "b", _values(points, whole), True)]
-        charts.append(Chart(id_, "count", times, lines, series["events"]))
-    return charts
+        charts.append(Chart(id_, "count", times, lines))
+    return _of_series(series, *charts)
 
 
 async def settings_page(request: Request) -> Response:
@@ -361,11 +372,32 @@ async def settings_page(request: Request) -> Response:
     document = await asking_of(request).document(topology_of(request))
     settings = document["settings"]
     changeable = [(key, setting, settings.get(setting.field)) for key, setting in SETTINGS.items()]
-    own = [(one, name, value) for one in document["components"] for name, value in sorted(one["settings"].items())]
-    fixed = [(words(name), value) for name, value in sorted(settings.items())]
+    own = [(one, name, value) for one in document["components"] for name, value in own_settings(document, one).items()]
+    changed = [(words(name), value) for name, value in sorted(settings.items()) if differs(name, value, DEFAULTS)]
     return topology_page(
-        request, "settings.html", document, Tab.SETTINGS, changeable=changeable, fixed=fixed, own=own, levels=LOG_LEVELS
+        request,
+        "settings.html",
+        document,
+        Tab.SETTINGS,
+        changeable=changeable,
+        changed=changed,
+        own=own,
+        levels=LOG_LEVELS,
     )
+
+
+def differs(name: str, value: Any, others: Mapping[str, Any]) -> bool:
+    """Whether a setting has another value than in ``others``."""
+    return name not in others or others[name] != value
+
+
+def own_settings(document: TopologyDocument, component: ComponentDocument) -> dict[str, Any]:
+    """The settings of a component that differ from the defaults, and from those of its topology."""
+    return {
+        name: value
+        for name, value in sorted(component["settings"].items())
+        if differs(name, value, DEFAULTS) and differs(name, value, document["settings"])
+    }
 
 
 async def log_page(request: Request) -> Response:

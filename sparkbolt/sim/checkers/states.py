@@ -50,7 +50,7 @@ def content_of(store: DictStore, namespace: Any) -> StateContent:
         LargeDicts().restore(attributes, state)
     return StateContent(
         attributes=attributes,
-        key_values={key: key_value.get(key) for key in key_value},
+        key_values=dict(key_value),
         segments={name: state.read(name) for name in state.names()},
     )
 

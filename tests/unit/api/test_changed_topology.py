@@ -181,9 +181,9 @@ def test_state_that_would_move_to_another_place_is_reported() -> None:
     assert moved(lay_out(fork(), 2, begun), begun) == []
     assert moved(lay_out(fork(fuse=False), 2, begun), begun) == [
         "bolt 'count' was in the 1st of the levels that keep state, and would be in the 2nd: the likely reason is that "
-        "fuse, tick_tuple_freq_secs or stateless of a bolt was changed",
+        "fuse, tick_tuple_freq_secs or stateless of a bolt was changed; change it back",
         "there were 1 levels that keep state, and there would be 2: the likely reason is that fuse, "
-        "tick_tuple_freq_secs or stateless of a bolt was changed",
+        "tick_tuple_freq_secs or stateless of a bolt was changed; change it back",
     ]
 
 
@@ -211,7 +211,7 @@ def window_changes(before: WindowedBolt, after: WindowedBolt) -> list[str]:
         builder.set_spout("source", Source())
         builder.set_bolt("show", bolt_).global_grouping("source")
         found.append(json.loads(json.dumps(builder.build().fingerprint())))
-    return [change.replace(" of 'show'", "") for change in changes(*found)]
+    return [change.text.replace(" of 'show'", "") for change in changes(*found)]
 
 
 def in_event_time(**unit: Any) -> WindowedBolt:

@@ -131,8 +131,8 @@ def test_a_correct_component_has_no_mistake(base: Any) -> None:
         (
             Basic,
             "flush",
-            lambda self, collector: None,
-            "its flush(self, collector) is called as flush(self)",
+            lambda self, now, collector: None,
+            "its flush(self, now, collector) is called as flush(self) or flush(self, collector)",
         ),
         (Basic, "execute", None, "its execute is None, expected a method"),
         (ByHand, "execute", asynchronous, "which nothing awaits in a Bolt: make it an AsyncBolt"),

@@ -359,7 +359,14 @@ class FakeOperator(Views):
         return next((one for one in self.letters(topology) if one["id"] == letter), None)
 
     def letters(
-        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True, discarded: bool = True
+        self,
+        topology: str,
+        *,
+        search: str = "",
+        last: int = 100,
+        replayed: bool = True,
+        discarded: bool = True,
+        **_: str | None,
     ) -> list[dict[str, Any]]:
         self.find(topology)
         letters = [_letter(number) for number in range(3)]

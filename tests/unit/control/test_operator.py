@@ -20,10 +20,11 @@ from sparkbolt.control.home import AmbiguousTopologyError, Home, UnknownTopology
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.steering import Steering
 from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER
+from sparkbolt.driver.returned_letters import RETURNED_FOLDER
 from sparkbolt.spark.checkpoint_files import open_files
 from sparkbolt.testing import TopologyTestDriver
 from tests.contract.engines import write_checkpoint
-from tests.unit.api.test_dead_letters import letter
+from tests.unit.api.test_dead_letters import attempt, letter
 from tests.unit.control.topologies import FakeRunning, entry_of
 from tests.unit.test_stories import fed, topology
 
@@ -263,7 +264,7 @@ def test_dead_letters_are_listed_searched_and_discarded(operator: Operator, ende
 
 
 def test_a_letter_is_replayed_with_edited_values(operator: Operator, ended: Path, tmp_path: Path) -> None:
-    put_letters(ended, letter("a" * 32, tuples=(("be",),)), letter("b" * 32, tuples=(("bee",),)))
+    put_letters(ended, letter("a" * 32, tuples=(("be",),)), letter("b" * 32, tuples=(("bee",),), position=50))
     into = tmp_path / "again.jsonl"
     answer = operator.change("t", "replay", ids=["aaaa"], values={"line": "to be"}, target=str(into), by="alice")
     assert answer["done"], answer
@@ -274,6 +275,65 @@ def test_a_letter_is_replayed_with_edited_values(operator: Operator, ended: Path
     assert "one dead letter at a time" in several["text"]
     wrong = operator.change("t", "replay", ids=["b"], values={"lien": "x"}, target=str(into), by="alice")
     assert "has no field 'lien': did you mean 'line'?" in wrong["text"]
+
+
+def returned(checkpoint: Path) -> list[dict[str, Any]]:
+    files = sorted((checkpoint / RETURNED_FOLDER).iterdir()) if (checkpoint / RETURNED_FOLDER).exists() else []
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_letters_of_one_kind_wait_in_the_checkpoint_for_the_next_start(operator: Operator, ended: Path) -> None:
+    bad = [
+        letter(name * 32, attempts=(attempt(1, reason=f"not a number: '{name}'"),), position=at)
+        for at, name in ((1, "a"), (2, "b"))
+    ]
+    put_letters(ended, *bad, letter("c" * 32, position=3))
+    kinds = operator.letter_kinds("t")
+    assert [(one["count"], one["reason"]) for one in kinds] == [(2, "not a number: <text>"), (1, "no")]
+    nothing = operator.change("t", "replay", by="alice")
+    assert nothing["refused"]
+    assert "choose dead letters" in nothing["text"]
+    answer = operator.change("t", "replay", kind=kinds[0]["kind"], by="alice")
+    assert answer["done"], answer
+    assert answer["text"].startswith("2 letter(s) go back into lines: ")
+    assert "they go back when it starts again with this checkpoint" in answer["text"]
+    assert sorted(one["letter"]["id"][0] for one in returned(ended)) == ["a", "b"]
+    assert [one["count"] for one in operator.letter_kinds("t")] == [1]
+    assert [one["id"][0] for one in operator.letters("t", replayed=False)] == ["c"]
+    again = operator.change("t", "replay", kind=kinds[0]["kind"], by="alice")
+    assert "no dead letter that waits matches" in again["text"]
+
+
+def test_a_letter_goes_back_with_edited_values(operator: Operator, ended: Path) -> None:
+    put_letters(ended, letter("a" * 32, tuples=(("be",),)))
+    assert operator.change("t", "replay", ids=["a"], values={"line": "to be"}, by="alice")["done"]
+    [one] = returned(ended)
+    assert (one["letter"]["tuples"], one["edited"]) == ([["to be"]], True)
+
+
+def test_a_letter_is_not_noted_as_replayed_before_its_request_is_durable(
+    operator: Operator, ended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_letters(ended, letter("a" * 32))
+
+    def full(*_: Any) -> bytes:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("sparkbolt.control.letters.of_topology.request_of", full)
+    answer = operator.change("t", "replay", ids=["a"], by="alice")
+    assert (answer["refused"], answer["text"]) == (True, "OSError: the disk is full")
+    assert [one["replayed"] for one in operator.letters("t")] == [False]
+
+
+def test_a_running_topology_is_asked_to_take_the_letters(operator: Operator, home: Path, ended: Path) -> None:
+    put_letters(ended, letter("a" * 32))
+    one = Running(home, "words-9-100", name="t", checkpoint=str(ended))
+    try:
+        answer = operator.change("words-9-100", "replay", ids=["a"], by="alice")
+        assert answer["text"] == "1 letter(s) go back into lines: aaaaaaaaaaaa"
+        assert one.fake.taken == 1
+    finally:
+        one.close()
 
 
 def test_timeline_of_a_running_topology_shows_operations_on_its_dead_letters(

@@ -168,7 +168,8 @@ def test_a_changed_parallelism_is_refused_with_the_same_message_as_at_a_start(st
     answer = steering.ask("rebalance", {"executors": {"split": 4}, "wait_secs": 10}, "alice")
     assert answer["refused"]
     assert answer["text"].startswith(
-        "checkpoint /state was begun by a topology that differs:\n  - parallelism of 'split' was 2 and is now 4\n"
+        "checkpoint /state was begun by a topology that differs:\n"
+        "  - parallelism of 'split' was 2 and is now 4: set it to 2 again\n"
         "Give the topology the shape and the settings it had"
     )
     assert "a restart can change" in answer["text"]

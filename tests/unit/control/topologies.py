@@ -76,6 +76,7 @@ class FakeRunning:
         self.overridden: list[Overrides] = []
         self.killed: list[float] = []
         self.restarts = 0
+        self.taken = 0
 
     @property
     def lane(self) -> Lane:
@@ -128,6 +129,9 @@ class FakeRunning:
 
     def kill(self, wait_secs: float, why: str) -> None:
         self.killed.append(wait_secs)
+
+    def take_letters(self) -> None:
+        self.taken += 1
 
     def restart(self, why: str) -> None:
         with self.busy:

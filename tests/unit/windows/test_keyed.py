@@ -143,3 +143,14 @@ def test_a_key_that_equals_only_itself_fails_its_tuple(user: Any) -> None:
         assert sorted(run.shown()) == ["bd", "ef"]
         assert sorted(failure.message_id for failure in driver.failed("source")) == ["a", "c"]
         assert all("with_key('user')" in failure.reason for failure in driver.failed("source"))
+
+
+def test_a_tuple_that_fails_because_of_its_key_fails_again_when_it_is_retried_whatever_its_message_id() -> None:
+    windowed = Show().with_tumbling_window(Count(2)).with_key("user").with_message_id_field("at")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name, at, user in (("a", 1, "bob"), ("b", 2, float("nan")), ("again", 2, float("nan")), ("c", 3, "bob")):
+            run.feed(name, at=at, user=user)
+            driver.run_until_idle()
+        assert [failure.message_id for failure in driver.failed("source")] == ["b", "again"]
+        assert (run.shown(), driver.acked("source")) == (["ac"], ["a", "c"])

@@ -262,6 +262,11 @@ MISTAKES: list[tuple[Callable[[], WindowedBolt], str]] = [
         "with_message_id_field: 'id' does not exist in stream",
     ),
     (
+        lambda: Show().with_window(Count(2)).with_message_id_field("at").with_ack_on_expiry(),
+        "with_message_id_field and with_ack_on_expiry exclude each other: a tuple is retried if a bolt after its "
+        "window fails, and would be dropped",
+    ),
+    (
         lambda: in_event_time().with_timestamp_extractor(int),
         "with_timestamp_field and with_timestamp_extractor were both called",
     ),

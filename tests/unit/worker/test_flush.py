@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Spout, TopologyBuilder
+from sparkbolt import (
+    AsyncBolt,
+    BasicBolt,
+    Bolt,
+    ColumnBolt,
+    Config,
+    Count,
+    PartitionedSpout,
+    Range,
+    Spout,
+    TopologyBuilder,
+    WindowedBolt,
+)
+from sparkbolt.observe.histogram import ERROR_MAX
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.worker.emissions import NOWHERE, Rows
+from sparkbolt.worker.results import Counters, Settlements, Work
 
 FLUSHED: list[tuple[int, int, list[int]]] = []
 """(micro-batch, task, what it had gathered) of each flush."""
@@ -205,6 +221,90 @@ def test_a_flush_that_raises_fails_what_the_task_got() -> None:
         driver.run_until_idle()
         assert [tree.reason for tree in driver.failed("numbers")] == ["OSError: the disk is full"]
         assert driver.emitted("raise") == [[1], [7]]
+
+
+# What it gets, and what it costs.
+
+
+class Plain(BasicBolt):
+    outputs = ["n"]
+
+    def execute(self, tup: Any, collector: Any) -> None: ...
+
+    def flush(self, collector: Any) -> None:
+        collector.emit([7])
+
+
+class ByHand(Bolt):
+    outputs = ["n"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.ack(tup)
+
+    flush = Plain.flush
+
+
+class Awaiting(AsyncBolt):
+    outputs = ["n"]
+
+    async def execute(self, tup: Any, collector: Any) -> None: ...
+
+    flush = Plain.flush
+
+
+class Blocks(ColumnBolt):
+    outputs = ["n"]
+
+    def execute(self, batch: Any, collector: Any) -> None: ...
+
+    def flush(self, collector: Any) -> None:
+        collector.emit([[7]])
+
+
+class Windowed(WindowedBolt):
+    outputs = ["n"]
+
+    def execute(self, window: Any, collector: Any) -> None: ...
+
+    flush = Plain.flush
+
+
+class WithAnOption(Gathering):
+    """Has a parameter of its own, which is not the collector."""
+
+    def execute(self, tup: Any, collector: Any) -> None: ...
+
+    def flush(self, number: int = 7) -> Iterator[list[int]]:
+        yield [number]
+
+
+@pytest.mark.parametrize(
+    "bolt", [Plain(), ByHand(), Awaiting(), Blocks(), Windowed().with_tumbling_window(Count(1)), WithAnOption()]
+)
+def test_flush_gets_the_collector_if_it_takes_one(bolt: Any) -> None:
+    builder = TopologyBuilder("flushing")
+    builder.set_spout("numbers", Fed())
+    builder.set_bolt("write", bolt).shuffle_grouping("numbers")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.feed("numbers", [1], message_id=1)
+        driver.run_until_idle()
+        assert driver.emitted("write") == [[7]]
+        assert driver.errors() == []
+
+
+def test_the_tuples_of_a_micro_batch_share_the_time_of_their_flush_in_percentiles() -> None:
+    environment: Any = SimpleNamespace(wall_ms=lambda: 0, clock=lambda: 0.0, process=lambda: None)
+    counters = Counters(environment, "level 1")
+    got = [Settlements(executed=30), Settlements(executed=10), Settlements(late_acks=[])]
+    for done, elapsed_ms in zip(got, (30.0, 30.0, 400.0), strict=True):
+        rows = Rows(NOWHERE, done.executed, [], None, None)
+        counters.worked(Work(1, "write", 0, rows, [("numbers", "default")], None, done, elapsed_ms=elapsed_ms))
+    counters.end([])
+    latency = counters.measured.execute["write"]
+    assert (latency.count, latency.sum_ms, latency.max_ms) == (40, 460.0, 13.0)
+    assert latency.percentile(0.5) == pytest.approx(11.0, rel=ERROR_MAX)
+    (flow,) = counters.measured.flows.values()
+    assert flow.execute_ms == latency.sum_ms
 
 
 # When it is called.

@@ -6,18 +6,26 @@ no tuples to the place of the letters.
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from json import dumps
 
-from sparkbolt.api.dead_letters import DeadLetter
+from sparkbolt.api.dead_letters import FILE, DeadLetter
 from sparkbolt.api.story import short_values, time_text
 from sparkbolt.control.letters.common import ID_CHARACTERS_SHOWN, LettersFound
-from sparkbolt.control.letters.of_topology import ListedLetter
+from sparkbolt.control.letters.of_topology import AT_ONCE_MAX, ListedLetter
+from sparkbolt.control.letters.selection import LetterFilter, LetterKind, kinds_of, message_key
 from sparkbolt.control.letters.stores import LetterLocation, LetterStore, open_store
+from sparkbolt.control.letters.topic import KAFKA
+from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER
 from sparkbolt.errors import SparkboltError, WrongUseError
 from sparkbolt.faces.cli.command_arguments import Count
+from sparkbolt.faces.cli.operate.operator_access import by, operator_of
 from sparkbolt.faces.cli.program import EXIT_FINISHED
+from sparkbolt.faces.cli.resolver import checkpoint_of, entry_of, is_path
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
@@ -28,27 +36,52 @@ def _store(where: str, client_config: str | None) -> LetterStore:
     Raises:
         WrongUseError: there is no such store.
     """
-    return open_store(LetterLocation(where, client_config), open_files)
+    is_place = where.startswith((KAFKA, FILE)) or is_path(where) or os.path.isfile(where)
+    return open_store(LetterLocation(where if is_place else checkpoint_of(where), client_config), open_files)
 
 
 def list_letters(
-    where: str, *, client_config: str | None = None, last: Count = 20, spout: str | None = None, json: bool = False
+    where: str,
+    *,
+    client_config: str | None = None,
+    last: Count = 20,
+    spout: str | None = None,
+    cause: str | None = None,
+    component: str | None = None,
+    search: str | None = None,
+    kind: str | None = None,
+    kinds: bool = False,
+    json: bool = False,
 ) -> int:
     """List dead letters, the newest last.
 
     Args:
-        where: the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or
-            kafka:HOST:PORT/TOPIC.
+        where: the location of the dead letters: the checkpoint, the name or the code of the topology; file:PATH or
+            PATH; or kafka:HOST:PORT/TOPIC.
         client_config: a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never
             printed.
         last: the maximum number of entries (default: 20).
         spout: only letters of this spout.
+        cause: only letters with this cause, such as exception or timeout.
+        component: only letters that this component failed.
+        search: only letters that contain this text in their id, message, record, cause or reason.
+        kind: only letters of this kind.
+        kinds: group the letters that wait by kind: the same component, cause and reason, except for the numbers and
+            quoted values in it.
         json: print one JSON object per line.
     """
     store = _store(where, client_config)
     read = store.letters()
     replayed, discarded = store.replayed(), store.discarded()
-    letters = _of(read.letters, spout)
+    chosen = LetterFilter(search or "", cause, component, spout, kind)
+    letters = [letter for letter in _of(read.letters, spout) if chosen.allows(letter)]
+    if kinds:
+        found = kinds_of(letter for letter in letters if letter.id not in replayed | discarded)
+        _warn(read)
+        show((dumps(one.to_json()) for one in found) if json else _kind_lines(found, where))
+        return EXIT_FINISHED
+    newest = {message_key(letter): letter.id for letter in letters}
+    letters = [one for one in letters if one.id not in replayed or newest[message_key(one)] == one.id]
     shown = [
         ListedLetter(**vars(one), replayed=one.id in replayed, discarded=one.id in discarded) for one in letters[-last:]
     ]
@@ -58,6 +91,17 @@ def list_letters(
     else:
         show([*(line for one in shown for line in _two_lines(one)), *_closing(read, letters, len(shown), replayed)])
     return EXIT_FINISHED
+
+
+def _kind_lines(kinds: Sequence[LetterKind], where: str) -> Iterator[str]:
+    for one in kinds:
+        when = f"first {time_text(one.first_ms)}, last {time_text(one.last_ms)}"
+        yield f"{one.kind}  {one.count:,} of {one.spout}: {one.cause} in {one.component}: {one.reason}"
+        yield f"    {when}; for example {one.example[:ID_CHARACTERS_SHOWN]}: {one.example_reason}"
+    total = sum(one.count for one in kinds)
+    yield f"{len(kinds)} kind(s) of dead letters, {total:,} letter(s) wait"
+    if kinds:
+        yield f"give all of one kind back: `sparkbolt dlq replay {shlex.quote(where)} --kind {kinds[0].kind}`"
 
 
 def _of(letters: Sequence[DeadLetter], spout: str | None) -> list[DeadLetter]:
@@ -97,8 +141,8 @@ def show_letters(where: str, ids: Sequence[str], *, client_config: str | None = 
     """Show the attempts and the record of dead letters.
 
     Args:
-        where: the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or
-            kafka:HOST:PORT/TOPIC.
+        where: the location of the dead letters: the checkpoint, the name or the code of the topology; file:PATH or
+            PATH; or kafka:HOST:PORT/TOPIC.
         ids: the id of a letter, or its beginning.
         client_config: a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never
             printed.
@@ -166,23 +210,34 @@ def replay(
     client_config: str | None = None,
     into: str | None = None,
     spout: str | None = None,
+    cause: str | None = None,
+    component: str | None = None,
+    search: str | None = None,
+    kind: str | None = None,
     again: bool = False,
 ) -> int:
-    """Replay dead letters.
+    """Give dead letters back to the spouts that they came from, or write them to another destination.
+
+    Without --into, the topology takes the letters at once if it runs, and otherwise when it starts again.
 
     Args:
-        where: the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or
-            kafka:HOST:PORT/TOPIC.
+        where: the location of the dead letters: the checkpoint, the name or the code of the topology; file:PATH or
+            PATH; or kafka:HOST:PORT/TOPIC.
         ids: only these letters (default: all letters that were not replayed).
         client_config: a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never
             printed.
-        into: the destination: FILE, to which the tuples are appended as JSON; kafka:HOST:PORT[/TOPIC] for messages of
-            Kafka in a checkpoint; or another topic of the same brokers for letters in a topic.
+        into: another destination: FILE, to which the tuples are appended, as lines of text for a TextSpout and
+            otherwise as JSON; kafka:HOST:PORT[/TOPIC] for messages of Kafka in a checkpoint; or another topic of the
+            same brokers for letters in a topic (default: the spout of each letter).
         spout: only letters of this spout.
+        cause: only letters with this cause, such as exception or timeout.
+        component: only letters that this component failed.
+        search: only letters that contain this text in their id, message, record, cause or reason.
+        kind: only letters of this kind; `sparkbolt dlq list --kinds` shows the kinds.
         again: also replay letters that were replayed before.
 
     Raises:
-        WrongUseError: the arguments are wrong, or the letters come from several spouts.
+        WrongUseError: the arguments are wrong, or the letters for one destination come from several spouts.
         NotAllReplayedError: some letters were left out; or all letters were requested, and some lines are not valid
             letters. The other letters are replayed.
     """
@@ -190,16 +245,20 @@ def replay(
     read = store.letters()
     if ids:
         _warn(read)
+    wanted = LetterFilter(search or "", cause, component, spout, kind)
     every = _of(read.letters, spout)
-    letters = _named(every, ids) if ids else every
+    letters = [letter for letter in (_named(every, ids) if ids else every) if wanted.allows(letter)]
     before = store.replayed() | store.discarded() if not again else set()
     chosen = [letter for letter in letters if letter.id not in before]
     spouts = sorted({letter.component for letter in chosen})
+    if into is None and not where.startswith(KAFKA):
+        return _give_back(
+            where, read, chosen, len(letters) - len(chosen), is_whole=not ids, client_config=client_config
+        )
     if len(spouts) > 1:
         raise WrongUseError(f"these are letters of several spouts ({', '.join(spouts)}): choose one with --spout")
     done = store.replay(chosen, into)
-    skipped = len(letters) - len(chosen)
-    more = f"; {skipped} were replayed or discarded before and were skipped (--again replays them)" if skipped else ""
+    more = _skipped(len(letters) - len(chosen))
     text = f"{len(done.ids)} letter(s) replayed, {done.tuples} tuple(s){more}"
     missed = "" if read.damage is None or ids else f"; {read.damage}"
     if done.left_out:
@@ -209,3 +268,50 @@ def replay(
         raise NotAllReplayedError(f"{text}{missed}")
     show([text])
     return EXIT_FINISHED
+
+
+def _skipped(count: int) -> str:
+    how = "were replayed or discarded before and were skipped (--again replays them)"
+    return f"; {count} {how}" if count else ""
+
+
+def _give_back(
+    where: str,
+    read: LettersFound,
+    letters: Sequence[DeadLetter],
+    skipped: int,
+    *,
+    is_whole: bool,
+    client_config: str | None,
+) -> int:
+    """Request that topologies give letters back to their spouts."""
+    operator = operator_of(None, client_config)
+    texts = list[str]()
+    missed = [] if read.damage is None or not is_whole else [read.damage]
+    for topology in dict.fromkeys(letter.topology for letter in letters):
+        ids = [letter.id for letter in letters if letter.topology == topology]
+        try:
+            entry = entry_of(operator, _topology_of(where, topology))
+        except WrongUseError as error:
+            raise WrongUseError(
+                f"{error}: name the topology or its checkpoint, whose spouts get the letters back; or a "
+                "destination: --into FILE, which a spout reads"
+            ) from None
+        for start in range(0, len(ids), AT_ONCE_MAX):
+            some = ids[start : start + AT_ONCE_MAX]
+            answer = operator.change(entry["id"], "replay", by=by(), ids=some, again=True)
+            (missed if answer["refused"] else texts).append(answer["text"])
+    texts = texts if texts or missed else ["0 letter(s) go back"]
+    text = "; ".join([*texts, *missed]) + _skipped(skipped)
+    if missed or any("could not be replayed" in one for one in texts):
+        raise NotAllReplayedError(text)
+    show([text])
+    return EXIT_FINISHED
+
+
+def _topology_of(where: str, name: str) -> str:
+    """The topology of the letters of a place: the place if it is a checkpoint or a name, else that of the letters."""
+    if where.startswith(FILE) or os.path.isfile(os.path.expanduser(where)):
+        return name
+    head, _, last = where.rstrip("/").rpartition("/")
+    return head if last == LETTERS_FOLDER and head else where

@@ -1,6 +1,6 @@
 """The ``Operator`` that commands ask, and the user in whose name they ask.
 
-Commands ask nothing else; an unknown name is wrong use (exit code 2).
+Commands ask nothing else.
 """
 
 from __future__ import annotations
@@ -8,46 +8,19 @@ from __future__ import annotations
 import getpass
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from sparkbolt.control.documents import Answer, TopologyEntry
-from sparkbolt.control.home import AmbiguousTopologyError, UnknownTopologyError
+from sparkbolt.control.documents import Answer
 from sparkbolt.control.operator import Operator
-from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.faces.cli.texts import plain
 
 
-def operator_of(home: str | None) -> Operator:
-    """The operator of a home."""
+def operator_of(home: str | None, client_config: str | None = None) -> Operator:
+    """The operator of a home; ``client_config`` is a file with properties of Kafka's client."""
     from sparkbolt.spark.checkpoint_files import open_files
 
-    return Operator(home, open_files=open_files)
-
-
-@contextmanager
-def named() -> Iterator[None]:
-    """Turn an unknown or ambiguous name into wrong use.
-
-    Raises:
-        WrongUseError: instead of the error of the operator, with its message.
-    """
-    try:
-        yield
-    except (UnknownTopologyError, AmbiguousTopologyError) as error:
-        raise WrongUseError(str(error)) from None
-
-
-def entry_of(operator: Operator, topology: str) -> TopologyEntry:
-    """The entry of a topology.
-
-    Raises:
-        WrongUseError: no topology, or more than one, has that name.
-    """
-    with named():
-        return operator.find(topology)
+    return Operator(home, open_files=open_files, client_config=client_config)
 
 
 def by() -> str:

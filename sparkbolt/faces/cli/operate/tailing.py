@@ -21,10 +21,11 @@ from sparkbolt.control.logs import LogLine, as_text
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.faces.cli.command_arguments import Count
-from sparkbolt.faces.cli.operate.operator_access import as_json, entry_of, operator_of
+from sparkbolt.faces.cli.operate.operator_access import as_json, operator_of
 from sparkbolt.faces.cli.operate.overview import runs
 from sparkbolt.faces.cli.operate.statistics import component_of
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
+from sparkbolt.faces.cli.resolver import entry_of
 from sparkbolt.faces.cli.texts import plain
 
 POLL_SECS = 0.3
@@ -36,7 +37,7 @@ _STYLES = {"ERROR": "red", "CRITICAL": "bold red", "WARNING": "yellow", "DEBUG":
 
 
 def tail(
-    topology: Annotated[str, Parameter(metavar="NAME")],
+    topology: str,
     component: str | None = None,
     *,
     home: str | None = None,
@@ -48,7 +49,7 @@ def tail(
     """Show the log of a topology or a component.
 
     Args:
-        topology: the name or id of the topology, as list shows it.
+        topology: its name or id, as list shows it; or its checkpoint; or its code, such as word_count.py.
         component: only show lines of this spout or bolt.
         home: the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt).
         is_followed: print new lines until Ctrl-C.

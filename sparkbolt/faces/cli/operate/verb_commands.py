@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 from sparkbolt.control.documents import TopologyEntry, TopologyState
 from sparkbolt.control.home import process_of
 from sparkbolt.control.operator import Operator
-from sparkbolt.control.parameters import Parameter
 from sparkbolt.control.processes import gone
 from sparkbolt.control.verbs import Verb
-from sparkbolt.faces.cli.operate.operator_access import by, entry_of, operator_of, told
+from sparkbolt.faces.cli.operate.operator_access import by, operator_of, told
 from sparkbolt.faces.cli.operate.overview import runs
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, UNDER_WAY
+from sparkbolt.faces.cli.resolver import entry_of
 from sparkbolt.faces.cli.texts import plain
 
 POLL_SECS = 0.3
@@ -26,14 +26,12 @@ END_SECS = 30.0
 """The time to wait for the end of a topology after the time of its open trees."""
 
 
-def change(
-    verb: Verb, topology: Annotated[str, Parameter(metavar="NAME")], *, home: str | None = None, **arguments: Any
-) -> int:
+def change(verb: Verb, topology: str, *, home: str | None = None, **arguments: Any) -> int:
     """Do what a verb says; one that ends the topology waits for that if its time is given.
 
     Args:
         verb: the verb.
-        topology: the name or id of the topology, as list shows it.
+        topology: its name or id, as list shows it; or its checkpoint; or its code, such as word_count.py.
         home: the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt).
         arguments: of the verb.
     """

@@ -21,10 +21,11 @@ from sparkbolt.control.operator import Operator
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.errors import SparkboltError
 from sparkbolt.faces.cli.command_arguments import Secs
-from sparkbolt.faces.cli.operate.operator_access import as_json, named, now_ms, operator_of
+from sparkbolt.faces.cli.operate.operator_access import as_json, now_ms, operator_of
 from sparkbolt.faces.cli.operate.overview import list_lines, top_line, top_sheet, worth_showing
 from sparkbolt.faces.cli.operate.statistics import component_lines, stats_json, stats_lines
 from sparkbolt.faces.cli.program import EXIT_FINISHED
+from sparkbolt.faces.cli.resolver import entry_of, is_code
 from sparkbolt.faces.cli.tables import terminal_width
 from sparkbolt.faces.cli.texts import show
 
@@ -65,7 +66,7 @@ def nothing_runs(operator: Operator, ended: int) -> str:
 
 
 def stats(
-    topology: Annotated[str, Parameter(metavar="NAME")],
+    topology: str,
     component: str | None = None,
     *,
     home: str | None = None,
@@ -77,7 +78,7 @@ def stats(
     """Show the numbers of a topology or a component.
 
     Args:
-        topology: the name or id of the topology, as list shows it.
+        topology: its name or id, as list shows it; or its checkpoint; or its code, such as word_count.py.
         component: a spout or bolt, with its tasks and streams.
         home: the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt).
         window: show the sums of the last seconds, or since the first start (default: 600 if available).
@@ -86,10 +87,11 @@ def stats(
         json: print one JSON object.
     """
     operator = operator_of(home)
+    entry = entry_of(operator, topology)
+    name = entry["name"] if is_code(topology) else topology
 
     def look() -> list[str]:
-        with named():
-            document: TopologyDocument = operator.document(topology)
+        document: TopologyDocument = operator.document(name)
         over = window_name(document, window)
         if json:
             return [as_json(stats_json(document, component, over))]

@@ -202,7 +202,7 @@ function brief(value) {
     : String(Number(value.toPrecision(3)));
 }
 
-const PLOT = { left: 50, right: 410, top: 14, bottom: 152, width: 420 };
+const PLOT = { right: 400, top: 14, bottom: 152, width: 420 };
 
 function setUpChart(figure) {
   const data = JSON.parse(figure.dataset.chart);
@@ -215,7 +215,7 @@ function setUpChart(figure) {
   svg.append(cursor);
   let index = data.times.length - 1;
   const show = () => {
-    const x = PLOT.left + ((PLOT.right - PLOT.left) * (data.times[index] - first)) / (last - first || 1);
+    const x = data.left + ((PLOT.right - data.left) * (data.times[index] - first)) / (last - first || 1);
     cursor.setAttribute("d", `M${x.toFixed(1)},${PLOT.top}V${PLOT.bottom}`);
     const at = new Date(data.times[index]);
     const time = isLocal ? `${day(at)} ${clock(at)}` : `${at.toISOString().slice(0, 19).replace("T", " ")} UTC`;
@@ -234,7 +234,7 @@ function setUpChart(figure) {
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
     const x = ((event.clientX - box.left) * PLOT.width) / box.width;
-    const wanted = first + ((last - first) * (x - PLOT.left)) / (PLOT.right - PLOT.left);
+    const wanted = first + ((last - first) * (x - data.left)) / (PLOT.right - data.left);
     index = data.times.reduce(
       (best, time, here) => (Math.abs(time - wanted) < Math.abs(data.times[best] - wanted) ? here : best),
       0,
@@ -311,6 +311,16 @@ function setUpTicks() {
   });
 }
 
+// ---- the login with a link, as `sparkbolt ui` prints it
+
+function logIn() {
+  const field = document.getElementById("token");
+  if (!field || !location.hash.startsWith("#token=")) return;
+  field.value = decodeURIComponent(location.hash.slice("#token=".length));
+  history.replaceState(null, "", location.pathname + location.search); // the token stays in no history
+  field.form.submit();
+}
+
 function setUp(root) {
   showTimes(root);
   root.querySelectorAll("figure[data-chart]").forEach(setUpChart);
@@ -323,3 +333,4 @@ setUpTimes();
 setUp(document);
 setUpTicks();
 setUpLive();
+logIn();

@@ -7,6 +7,8 @@ import errno
 import json
 import os
 import pickle
+import re
+import uuid
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -25,7 +27,7 @@ from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import JsonLinesBolt, ParquetBolt, PrintBolt
-from sparkbolt.connectors.message_parts import encoded
+from sparkbolt.connectors.message_parts import encoded, encoded_part
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 
@@ -157,8 +159,31 @@ def test_json_holds_bytes_times_and_numpy_numbers(tmp_path: Path) -> None:
 def test_messages_of_kafka_and_rabbitmq_have_the_same_json_as_json_lines() -> None:
     value = {"day": dt.date(2024, 2, 29), "n": np.int64(7), "b": b"a", "at": np.datetime64("2024-02-29T12:00", "ns")}
     assert encoded(value) == b'{"day":"2024-02-29","n":7,"b":"YQ==","at":"2024-02-29T12:00:00"}'
-    with pytest.raises(TypeError, match=r"^JSON cannot hold Decimal\('1'\) of type Decimal: emit a str, "):
-        encoded({"price": Decimal(1)})
+
+
+def test_all_sinks_write_decimals_and_uuids_as_text_in_json(tmp_path: Path) -> None:
+    row = {"price": Decimal("12.50"), "id": uuid.UUID(int=7)}
+    expected = {"price": "12.50", "id": "00000000-0000-0000-0000-000000000007"}
+    write_json(tmp_path, 0, [row])
+    assert read_json(tmp_path) == [expected] == [json.loads(encoded(row) or b"")]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({1, 2}, "JSON cannot hold {1, 2} of type set: emit a str, a number, a list or a dict of those"),
+        (Decimal("NaN"), "JSON has no NaN and no infinity: emit None instead"),
+        ([float("inf")], "JSON has no NaN and no infinity: emit None instead"),
+        ({(1, 2): 3}, "keys must be str, int, float, bool or None, not tuple: emit a dict whose keys are all str"),
+        ("\ud800", "is not valid Unicode, because of '\\ud800': emit bytes instead"),
+    ],
+)
+def test_a_refusal_of_json_names_the_field_and_what_to_emit_instead(value: Any, said: str) -> None:
+    of_row = pytest.raises((TypeError, ValueError), match="^field 'bad': .*" + re.escape(said))
+    with of_row:
+        encoded({"good": 1, "bad": value})
+    with of_row:
+        encoded_part("bad", tup(good=1, bad=value))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +193,7 @@ def test_messages_of_kafka_and_rabbitmq_have_the_same_json_as_json_lines() -> No
 def test_an_object_with_two_equal_keys_fails_its_tuple_alone(tmp_path: Path, keys: Any, said: str) -> None:
     bolt = JsonLinesBolt(tmp_path)
     bolt.prepare(context(0))
-    with pytest.raises(TypeError, match=f"^JSON cannot hold {said}.* as keys of one object"):
+    with pytest.raises(TypeError, match=f"^field 'n': JSON cannot hold {said}.* as keys of one object"):
         bolt.execute(tup(n=[{"deep": keys}]), None)  # type: ignore[arg-type]
 
 

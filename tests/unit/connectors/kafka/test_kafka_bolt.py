@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from confluent_kafka import KafkaError, KafkaException
 from sparkbolt import Config
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.bolts import KafkaBolt
+from sparkbolt.connectors.kafka import kafka_sender
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
-from sparkbolt.errors import ConfigError
+from sparkbolt.errors import ConfigError, Unavailable
+from tests.small_broker import SmallBroker
 
 OUT_OF_ORDER = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap", fatal=True)
 PURGED = KafkaError(KafkaError._PURGE_QUEUE)
@@ -33,6 +36,9 @@ class Producer:
         if self.fatal is not None:
             raise KafkaException(KafkaError(KafkaError._FATAL))
         self.taken.append((value, on_delivery))
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions={0: None})})
 
     def poll(self, wait_secs: float) -> int:
         if self.fatal is not None and not self.said:
@@ -68,12 +74,14 @@ class Heard:
     def __init__(self) -> None:
         self.acked: list[str] = []
         self.failed: list[str] = []
+        self.reasons: list[object] = []
 
     def ack(self, tup: dict[str, str]) -> None:
         self.acked.append(tup["word"])
 
-    def fail(self, tup: dict[str, str], reason: str) -> None:
+    def fail(self, tup: dict[str, str], reason: object) -> None:
         self.failed.append(tup["word"])
+        self.reasons.append(reason)
 
 
 def prepared() -> tuple[KafkaBolt, Heard]:
@@ -109,3 +117,40 @@ def test_another_producer_takes_over_after_a_fatal_error(made, heard_in, monkeyp
 def test_a_client_that_reports_errors_alone_is_refused():
     with pytest.raises(ConfigError, match="a tuple is acked when its message is"):
         KafkaBolt("localhost:1", "words", client={"delivery.report.only.error": True})
+
+
+@pytest.mark.parametrize("by_field", [False, True])
+def test_a_topic_that_does_not_exist_is_waited_for_unless_a_field_names_it(by_field, monkeypatch):
+    monkeypatch.setattr(kafka_sender, "NEW_TOPIC_SECS", 0.001)
+    with SmallBroker() as broker:
+        where = {"topic_field": "topic"} if by_field else {"topic": "orders"}
+        bolt, heard = KafkaBolt(broker.address, value="word", **where), Heard()
+        bolt.prepare(TopologyContext("t", "out", 0, 1, 1, Config()))
+        for word in ("a", "b"):
+            bolt.execute({"word": word, "topic": "orders"}, heard)
+            bolt.flush()
+    assert heard.failed == ["a", "b"]
+    assert [str(reason) for reason in heard.reasons] == 2 * [
+        f"topic 'orders' at {broker.address}: it does not exist: create it"
+    ]
+    assert [isinstance(reason, Unavailable) for reason in heard.reasons] == 2 * [not by_field]
+
+
+def test_brokers_that_are_away_cost_no_attempt_and_the_reason_is_their_cause(made):
+    bolt, heard = prepared()
+    bolt.execute({"word": "a"}, heard)
+    (producer,) = made
+
+    def flush(wait_secs: float) -> int:
+        refused = (
+            "b:9092/bootstrap: Connect to ipv4#10.0.0.7:9092 failed: Connection refused (after 0ms in state CONNECT)"
+        )
+        bolt._sender._causes.hear(KafkaError(KafkaError._TRANSPORT, refused))
+        producer.taken[0][1](KafkaError(KafkaError._MSG_TIMED_OUT), None)
+        return 0
+
+    producer.flush = flush
+    bolt.flush()
+    (reason,) = heard.reasons
+    assert isinstance(reason, Unavailable)
+    assert str(reason).endswith("10.0.0.7:9092 failed: Connection refused: do they run, and is the port right?")

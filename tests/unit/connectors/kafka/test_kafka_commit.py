@@ -14,7 +14,7 @@ from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
-from sparkbolt.connectors.kafka.kafka_committer import KafkaCommitter
+from sparkbolt.connectors.kafka.kafka_committer import KafkaCommitter, TopicChecks
 from sparkbolt.connectors.txid_note import CommitRefusedError, TxidNote
 from sparkbolt.errors import Unavailable
 from sparkbolt.spouts import GeneratorSpout
@@ -117,3 +117,33 @@ def test_an_unknown_commit_result_is_unavailable_unless_the_commit_has_returned(
     monkeypatch.setattr(KafkaCommitter, "_is_unended", lambda self, topic: False)
     with pytest.raises(KafkaException):
         committer._marker(Unended(), "words", 12)
+
+
+class Silent:
+    """A client of brokers that do not answer; it counts the requests."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        self.asked += 1
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    def poll(self, wait_secs: float) -> None: ...
+
+
+def test_brokers_that_do_not_answer_are_asked_once_for_many_messages_and_the_cause_is_named() -> None:
+    checks, client = TopicChecks(ClientSettings("localhost:1"), request_secs=1.0, asks=True), Silent()
+    checks._clients = client, client
+    checks._causes.hear(KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error: Invalid username"))
+    for topic in ("a", "a", "b"):
+        with pytest.raises(Unavailable, match=r"refuse the login with GSSAPI \(Invalid username\)"):
+            checks.check((0, topic, None, b"v", None), waits=True)
+    assert client.asked == 1
+
+
+def test_a_commit_names_the_cause_that_the_producer_reports() -> None:
+    committer = KafkaCommitter(ClientSettings("localhost:1"), "c", "out", request_secs=1.0)
+    committer._causes.hear(KafkaError(KafkaError._SSL, "certificate verify failed"))
+    error = committer._meaning(KafkaException(KafkaError(KafkaError._TIMED_OUT)), [], 7, 1.0)
+    assert str(error).startswith("no commit to Kafka at localhost:1: the certificate of the Kafka brokers")

@@ -43,7 +43,7 @@ class Producer:
 def producers(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> list[Producer]:
     made: list[Producer] = []
 
-    def make(_: Any, kind: str, properties: dict[str, Any]) -> Producer:
+    def make(_: Any, kind: str, properties: dict[str, Any], on_error: Any) -> Producer:
         made.append(Producer(properties.get("batch.num.messages", 10_000), getattr(KafkaError, request.param)))
         return made[-1]
 

@@ -51,8 +51,7 @@ def test_a_topic_created_while_the_topology_runs_is_found_by_the_pattern(kafka, 
 def test_a_recreated_topic_that_has_grown_is_read_from_its_start(kafka, name, stopped, monkeypatch, caplog):
     """The mock cluster knows no ids, so they are told here; a real broker tells its own in the tests of services."""
     ids = {name: "A"}
-    monkeypatch.setattr(Cluster, "ask_ids", lambda *_: None)
-    monkeypatch.setattr(Cluster, "ids", lambda _: dict(ids))
+    monkeypatch.setattr(Cluster, "ids", lambda *_: dict(ids))
     kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
     engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
     progress = lambda: engine.ledger.progress.get("messages", {})  # noqa: E731
@@ -72,6 +71,29 @@ def test_a_recreated_topic_that_has_grown_is_read_from_its_start(kafka, name, st
     run(engine, lambda: len(SEEN[name]) == 21 and engine.coordinator.in_force is None)
     close(engine)
     assert committed(kafka.brokers, name)[0][0] == 11
+
+
+def test_a_topic_recreated_between_two_requests_is_not_read_under_the_old_offsets(kafka, name, monkeypatch):
+    """The new topic has outgrown what was read before anything tells its id."""
+    ids, created_again = {name: "A"}, iter([False] * 3 + [True])
+    ends = Cluster.ends
+
+    def recreated_first(cluster, places):
+        if progress().get(f"{name}/0#A") == 1 and next(created_again, False):
+            ids[name] = "B"
+            kafka.produce(name, [f"new {number}" for number in range(9)], kafka_partition=0)
+        return ends(cluster, places)
+
+    monkeypatch.setattr(Cluster, "ids", lambda *_: dict(ids))
+    monkeypatch.setattr(Cluster, "ends", recreated_first)
+    progress = dict  # until there is an engine
+    kafka.produce(name, [f"old {number}" for number in range(5)], kafka_partition=0)
+    engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
+    progress = lambda: engine.ledger.progress.get("messages", {})  # noqa: E731
+    run(engine, lambda: progress().get(f"{name}/0~1") == 14 and engine.coordinator.in_force is None)
+    engine.close()
+    assert progress()[f"{name}/0"] == 5, "offsets of the old topic cover none of the new one's records"
+    assert len(SEEN[name]) == 5 + 14
 
 
 def test_a_missing_named_topic_is_reported_and_waited_for(kafka, name, caplog):
@@ -106,8 +128,7 @@ def test_a_recreated_topic_is_detected_with_a_new_checkpoint_by_the_id_in_the_of
     kafka, name, monkeypatch, caplog, tmp_path
 ):
     ids = {name: "A"}
-    monkeypatch.setattr(Cluster, "ask_ids", lambda *_: None)
-    monkeypatch.setattr(Cluster, "ids", lambda _: dict(ids))
+    monkeypatch.setattr(Cluster, "ids", lambda *_: dict(ids))
     kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
     file = f"file:{tmp_path / 'offsets.json'}"
     for topic_id, read in (("A", 10), ("A", 10), ("B", 20), ("B", 20)):

@@ -47,6 +47,21 @@ def test_a_found_answer_and_a_missing_answer_are_cached_for_their_own_times() ->
     assert source.calls == [[1, 9], [9], [1]]
 
 
+def test_an_answer_that_a_bolt_changes_is_unchanged_for_the_next_tuple() -> None:
+    lookup = Lookup(lambda keys: {key: {"name": USERS[key], "towns": [{"at": "Ulm"}]} for key in keys})
+
+    async def ask() -> dict[str, Any]:
+        answer: dict[str, Any] = await lookup.get(1)
+        return answer
+
+    for changed in (asyncio.run(ask()), asyncio.run(ask()), lookup.many([1])[1], lookup.many([1])[1]):
+        assert changed == {"name": "ann", "towns": [{"at": "Ulm"}]}
+        changed["amount"] = 7
+        changed["towns"][0]["at"] = "Bonn"
+        changed["towns"].append("Jena")
+    lookup.close()
+
+
 def test_least_recently_used_answer_is_removed_first() -> None:
     source = Asked()
     lookup = Lookup(source, size=2)

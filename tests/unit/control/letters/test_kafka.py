@@ -41,7 +41,7 @@ def test_a_poison_message_is_corrected_and_returns_to_its_source(kafka: Any, tmp
     letters = TopologyLetters(str(tmp_path), described(kafka.brokers), open_files)
     [shown] = letters.newest("", 10, replayed=False, discarded=False)
     assert json.loads(json.dumps(shown))["raw"]["value"] == {"$bytes": "MU8="}
-    answer = letters.replay(["aaaa"], {"line": "10"}, None)
+    answer = letters.replay(["aaaa"], {"line": "10"}, f"kafka:{kafka.brokers}")
     assert answer["done"], answer
     assert "1 letter(s) replayed with edited values" in answer["text"]
     [message] = read(kafka, "orders")

@@ -24,9 +24,11 @@ from sparkbolt import (
     bolt,
 )
 from sparkbolt import Count as Tuples
+from sparkbolt.control.describe import components_of
 from sparkbolt.faces.cli.check import examine, report_lines, state_reason
 from sparkbolt.faces.cli.graph import text_drawing
 from sparkbolt.faces.drawing.svg import svg_drawing
+from sparkbolt.layout.lane import lay_out
 from tests.unit.faces.cli.words import Lines
 
 
@@ -144,6 +146,13 @@ def test_check_reports_levels_stages_and_fusion() -> None:
     assert "count x2 CountOnce (bolt) <- split fields(line) -> (line, count)" in re.sub(" +", " ", text)
     assert "count  runs by itself: it keeps state" in text
     assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_the_ui_and_rest_number_levels_as_check_does() -> None:
+    lane = lay_out(words(), cores=2)
+    shown = {one["id"]: one["level"] for one in components_of(lane) if one["kind"] != "system"}
+    assert shown == {one.id: one.level for one in examine(words(), cores=2).components}
+    assert shown["split"] == 0  # it is fused with its spout
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,17 @@ def test_replay_appends_tuples_once_and_reports_those_it_cannot_replay(
     assert len(into.read_text().splitlines()) == 4
 
 
+def test_replay_writes_each_value_of_json_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = [{"_id": {"$oid": "65"}, "at": {"$date": 5}}, {"$bytes": "YQ=="}, [{"": -0.0}], 1 << 70, "\ud800", None]
+    others = [float("inf"), [float("nan")], {1: 2}, {"at": b"x"}]
+    letters = [letter(f"{at:08x}", tuples=((value,),)) for at, value in enumerate([*values, *others])]
+    append_lines(str(tmp_path / "dead.jsonl"), [one.to_line() for one in letters])
+    said = printed(capsys, "replay", str(tmp_path / "dead.jsonl"), "--into", str(tmp_path / "again.jsonl"), code=1)
+    assert f"{len(others)} could not be replayed" in said
+    written = [json.loads(line)["line"] for line in (tmp_path / "again.jsonl").read_text().splitlines()]
+    assert list(map(repr, written)) == list(map(repr, values))
+
+
 def test_dead_letters_of_a_checkpoint_are_read_and_replayed_by_its_directory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,7 +123,9 @@ def test_dead_letters_of_a_checkpoint_are_read_and_replayed_by_its_directory(
     assert printed(capsys, "list", f"{checkpoint}/dead-letters") == by_checkpoint
     assert "lines[0] a.txt@10" in printed(capsys, "show", str(checkpoint), "bb")
     into = tmp_path / "again.jsonl"
-    assert "--into kafka:HOST:PORT" in printed(capsys, "replay", str(checkpoint), code=2)
+    refused = printed(capsys, "replay", str(checkpoint), code=2)
+    assert "is not a checkpoint or the name of a topology" in refused
+    assert "or a destination: --into FILE" in refused
     said = printed(capsys, "replay", str(checkpoint), "bb", "--into", str(into))
     assert said == "1 letter(s) replayed, 1 tuple(s)\n"
     assert "2 shown, 1 replayed" in printed(capsys, "list", f"file:{checkpoint}")
@@ -188,3 +201,50 @@ def test_replay_and_show_report_damaged_lines(path: str, tmp_path: Path, capsys:
         f"(--again replays them); {damage}\n"
     )
     assert len(Path(into).read_text().splitlines()) == 2
+
+
+def lines_of(into: Path) -> list[str]:
+    return into.read_text().splitlines()
+
+
+def test_lines_of_a_text_spout_are_appended_to_a_text_file_as_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, log, json_lines = (tmp_path / name for name in ("dead.jsonl", "access.log", "again.jsonl"))
+    text = letter("a" * 32, fields=("line", "path", "offset"), tuples=(("GET /x", "/logs/access.log", 7),))
+    append_lines(str(path), [text.to_line(), letter("b" * 32, position=50, tuples=(("be",),)).to_line()])
+    log.write_text("GET /\n")
+    said = printed(capsys, "replay", str(path), "--into", str(log), code=2)
+    assert "access.log has lines of text, and letter bbbbbbbbbbbb of lines is not a line of text" in said
+    assert "omit --into to give the letters back to the spout that they came from" in said
+    assert lines_of(log) == ["GET /"], "nothing is written before all letters are checked"
+    assert not Path(f"{path}.replayed").exists()
+    assert printed(capsys, "replay", str(path), "aaaa", "--into", str(log)).startswith("1 letter(s) replayed")
+    assert lines_of(log) == ["GET /", "GET /x"]
+    printed(capsys, "replay", str(path), "aaaa", "--into", str(json_lines), "--again")
+    assert json.loads(json_lines.read_text())["line"] == "GET /x"
+    assert "is a compressed file" in printed(capsys, "replay", str(path), "--into", f"{log}.gz", code=2)
+
+
+def test_letters_are_listed_by_cause_component_text_and_kind(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    kinds = [json.loads(line) for line in printed(capsys, "list", path, "--kinds", "--json").splitlines()]
+    assert [(one["count"], one["cause"], one["reason"]) for one in kinds] == [
+        (3, "fail", "no"),
+        (1, "exception", "ValueError: be"),
+    ]
+    text = printed(capsys, "list", path, "--kinds")
+    assert f"{kinds[0]['kind']}  3 of lines: fail in count: no" in text
+    assert f"`sparkbolt dlq replay {path} --kind {kinds[0]['kind']}`" in text
+    assert "1 dead letter(s), 1 shown" in printed(capsys, "list", path, "--kind", kinds[1]["kind"])
+    assert "1 dead letter(s), 1 shown" in printed(capsys, "list", path, "--cause", "exception")
+    assert "4 dead letter(s)" in printed(capsys, "list", path, "--component", "count")
+    assert "0 dead letter(s)" in printed(capsys, "list", path, "--component", "split")
+    assert "aaaa1111" in printed(capsys, "list", path, "--search", "ValueError")
+
+
+def test_a_letter_that_failed_again_is_listed_once(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    append_lines(path, [letter("dddd5555", attempts=tuple(attempt(number) for number in (1, 2, 3))).to_line()])
+    append_lines(f"{path}.replayed", ["aaaa1111"])
+    listed = printed(capsys, "list", path)
+    assert "aaaa1111" not in listed
+    assert "dddd5555  lines[0] a.txt@40, 3 attempts" in listed

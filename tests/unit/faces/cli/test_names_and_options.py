@@ -6,15 +6,18 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from sparkbolt import Topology
 from sparkbolt.control.parameters import duration_secs
-from sparkbolt.errors import WrongUseError
+from sparkbolt.control.verbs import VERBS
 from sparkbolt.faces.cli import main, program
 from sparkbolt.faces.cli.locate import BrokenModuleError, load_topology
+from sparkbolt.faces.cli.parser import GROUPS, parser
 
 MODULE = """
 from sparkbolt import TopologyBuilder
@@ -38,6 +41,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     name = "topologies_of_a_test"
     (tmp_path / f"{name}.py").write_text(MODULE)
     (tmp_path / "needy_of_a_test.py").write_text("import no_such_module_at_all\n")
+    (tmp_path / "several_of_a_test.py").write_text(f"from {name} import build\none, two = build(), build()\n")
+    (tmp_path / "none_of_a_test.py").write_text("number = 3\n")
     (tmp_path / "wrong_of_a_test.py").write_text("def f(:\n")
     (tmp_path / "misspelt_of_a_test.py").write_text("from tests.unit.faces.cli.words import misspelt\n\nmisspelt()\n")
     for call in ("run", "start"):
@@ -52,17 +57,37 @@ def test_a_duration_is_seconds_minutes_or_hours() -> None:
     assert [duration_secs(text) for text in ("30s", "5m", "1h", "1.5", "2")] == [30, 300, 3600, 1.5, 2]
 
 
-@pytest.mark.parametrize("attribute", ["topology", "builder", "build", "builder.build"])
-def test_a_topology_a_builder_or_a_function_can_be_loaded_as_a_topology(module: str, attribute: str) -> None:
-    assert isinstance(load_topology(f"{module}:{attribute}"), Topology)
+@pytest.mark.parametrize(
+    "reference", ["{}:topology", "{}:builder", "{}:build", "{}:builder.build", "{}.py", "{}.py:build", "./{}.py", "{}:"]
+)
+def test_a_topology_a_builder_or_a_function_can_be_loaded_as_a_topology(module: str, reference: str) -> None:
+    assert isinstance(load_topology(reference.format(module)), Topology)
+
+
+def test_a_file_elsewhere_is_loaded_by_its_path(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert load_topology(f"../{module}.py").name == load_topology(f"{tmp_path}/{module}.py:topology").name
 
 
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("{}", "expected module:attribute"),
-        ("{}.py:topology", "did you mean {}:topology?"),
+        (
+            "{}",
+            "expected module:attribute, such as word_count:topology, a file, such as word_count.py, or the name of "
+            "a topology: did you mean '{}.py'?",
+        ),
+        ("{}:topolgy", "module '{}' has no attribute 'topolgy': did you mean 'topology'?"),
+        ("{}:no_such_attribute", "has no attribute 'no_such_attribute': its topologies are topology"),
+        ("topologys_of_a_test.py", "there is no file 'topologys_of_a_test.py' in "),
+        ("topologys_of_a_test.py", ": did you mean '{}.py'?"),
+        ("several_of_a_test.py", "several topologies: write several_of_a_test.py:one or several_of_a_test.py:two"),
+        ("none_of_a_test.py", "none_of_a_test.py has no Topology and no TopologyBuilder"),
+        ("./{}:topology", "did you mean ./{0}.py, or the module {0}?"),
+        ("topologys_of_a_test:topology", "or on Python's path: did you mean '{}'?"),
         ("{}:number", "is of type int, expected a Topology"),
+        ("{}:number", "returns one: its topologies are topology"),
         ("no_such_module_at_all:topology", "there is no module 'no_such_module_at_all'"),
         ("starts_of_a_test:topology", 'put what starts it under `if __name__ == "__main__":`'),
     ],
@@ -70,9 +95,6 @@ def test_a_topology_a_builder_or_a_function_can_be_loaded_as_a_topology(module: 
 def test_wrong_use_prints_a_sentence_and_exits_with_code_2(
     module: str, reference: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(WrongUseError) as raised:
-        load_topology(reference.format(module))
-    assert said.format(module) in str(raised.value)
     assert main(["check", reference.format(module)]) == 2
     out = capsys.readouterr()
     assert out.out == ""
@@ -111,7 +133,14 @@ def test_mistakes_of_a_topology_are_listed_with_exit_code_1(module: str, capsys:
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["fly"], ["run"], ["run", "a:b", "--for", "3x"], ["run", "a:b", "--for", "0s"], ["run", "a:b", "--conf", "x"]],
+    [
+        ["fly"],
+        ["run"],
+        ["dlq"],
+        ["run", "a:b", "--for", "3x"],
+        ["run", "a:b", "--for", "0s"],
+        ["run", "a:b", "--conf", "x"],
+    ],
 )
 def test_wrong_arguments_exit_with_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
@@ -137,7 +166,36 @@ def test_version_and_help_exit_with_code_0(capsys: pytest.CaptureFixture[str]) -
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("sparkbolt ")
     assert main(["--help"]) == 0
-    assert "exit codes:" in capsys.readouterr().out
+    assert "exit codes:" in (out := capsys.readouterr().out)
+    assert main([]) == 0
+    assert capsys.readouterr().out == out
+
+
+def test_help_shows_each_command_once_in_its_group_with_an_example_that_is_valid(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main([])
+    head = capsys.readouterr().out.partition("\n`sparkbolt COMMAND")[0]
+    groups = dict(re.findall(r"^(\w+) .*, for example: (.*)$", head, re.MULTILINE))
+    assert list(groups) == ["build", "run", "watch", "operate", "mend"]
+    for example in groups.values():
+        parser().parse_args(example.split()[1:])
+    shown = re.findall(r"^  ([a-z-]+) +\w", head, re.MULTILINE)
+    commands = {name.partition(" ")[0] for group in GROUPS for name in group.commands}
+    assert sorted(shown) == sorted({*commands, *(verb.name for verb in VERBS.values() if verb.has_command)})
+
+
+def test_a_command_loads_only_its_own_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+
+    def load(name: str) -> ModuleType:
+        loaded.append(name)
+        return import_module(name)
+
+    monkeypatch.setitem(parser.__globals__, "import_module", load)
+    monkeypatch.setitem(parser.__globals__, "_verbs", lambda: loaded.append("the verbs"))
+    parser(["check", "a:b"]).parse_args(["check", "a:b"])
+    assert loaded == ["sparkbolt.faces.cli.check"]
 
 
 DOCS = Path(__file__).parents[4] / "docs"

@@ -76,9 +76,16 @@ class UiOperator(FakeOperator):
         return found
 
     def letters(
-        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True, discarded: bool = True
+        self,
+        topology: str,
+        *,
+        search: str = "",
+        last: int = 100,
+        replayed: bool = True,
+        discarded: bool = True,
+        **filters: str | None,
     ) -> list[dict[str, Any]]:
-        found = super().letters(topology, search=search, last=last, replayed=replayed, discarded=discarded)
+        found = super().letters(topology, search=search, last=last, replayed=replayed, discarded=discarded, **filters)
         return [{**each, "values": {"value": SCRIPT}} for each in found]
 
     def change(self, topology: str, verb: str, /, *, by: str, **arguments: Any) -> Answer:

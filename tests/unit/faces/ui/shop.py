@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.base.codec import encode
 from sparkbolt.control.documents import (
     ALL_TIME,
@@ -28,6 +29,7 @@ from sparkbolt.control.documents import (
     TopologyEntry,
     WindowDocument,
 )
+from sparkbolt.control.letters.selection import kinds_of
 from sparkbolt.observe.history import MicroBatchRecord
 
 NOW_MS = 1_767_270_000_000
@@ -75,6 +77,8 @@ def entries() -> list[TopologyEntry]:
     )  # fmt: skip
     return [
         entry(ORDERS, "active", gist=busy),
+        entry("orders-6-1767221600", "failed", why="a user function raised", ended_ms=NOW_MS - 600 * MINUTE),
+        entry("orders-5-1767181600", "ended", ended_ms=NOW_MS - 1200 * MINUTE),
         entry(CLICKS, "inactive", pid=4802, gist=gist(micro_batches=90_210, emitted=120_331_870, acked=120_331_870)),
         entry(
             STOCK, "dead", pid=815, beat_ms=NOW_MS - 47 * MINUTE, ended_ms=NOW_MS - 47 * MINUTE, control=None,
@@ -450,13 +454,26 @@ class Shop:
         return next((one for one in self.letters(topology, last=10_000) if one["id"] == letter), None)
 
     def letters(
-        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True, discarded: bool = True
+        self,
+        topology: str,
+        *,
+        search: str = "",
+        last: int = 100,
+        replayed: bool = True,
+        discarded: bool = True,
+        **filters: str | None,
     ) -> list[dict[str, Any]]:
         found = [letter(number) for number in range(self.letters_count)] if topology == ORDERS else []
         for one in found:
             one["replayed"] = one["replayed"] or one["id"] in self.seen
         found = [one for one in found if (replayed or not one["replayed"]) and (discarded or not one["discarded"])]
+        found = [one for one in found if filters.get("cause") in (None, one["attempts"][-1]["cause"])]
         return [one for one in found if search in str(one)][-last:]
+
+    def letter_kinds(self, topology: str, **_: Any) -> list[dict[str, Any]]:
+        waiting = self.letters(topology, last=10_000, replayed=False, discarded=False)
+        bare = [{name: one[name] for name in one if name not in ("replayed", "discarded")} for one in waiting]
+        return [kind.to_json() for kind in kinds_of(map(DeadLetter.from_json, bare))]
 
     def log(
         self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
@@ -493,5 +510,5 @@ class Shop:
         for one in (*self.known, self.documents[topology]["entry"]):
             if state and one["id"] == topology:
                 one["state"] = state
-        self.seen |= set(arguments.get("ids", ()))
+        self.seen |= set(arguments.get("ids") or ())
         return Answer(done=True, refused=False, text=f"{verb} of {topology}: it is so")

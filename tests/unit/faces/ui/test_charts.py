@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -27,6 +29,35 @@ def line_of(html: str) -> str:
 def test_a_line_has_a_gap_where_nothing_was_measured() -> None:
     d = line_of(drawn(chart([1.0, 2.0, None, None, 3.0, 4.0])))
     assert (d.count("M"), d.count("L")) == (2, 2)
+
+
+def test_a_line_has_a_gap_where_the_topology_did_not_run() -> None:
+    times = [*range(0, 100_000, 10_000), *range(900_000, 1_000_000, 10_000)]
+    one = Chart("Lag", "count", times, [Line("lag", "a", [1.0] * 20)])
+    assert line_of(drawn(one)).count("M") == 2
+    slow = replace(one, times_ms=[30_000 * number for number in range(20)])
+    assert line_of(drawn(slow)).count("M") == 1  # long micro-batches
+
+
+def test_a_chart_of_zeros_says_that_none_failed_unless_nothing_was_measured() -> None:
+    assert "No tuple failed." in drawn(chart([0.0, None, 0.0], all_zero="No tuple failed."))
+    assert "There are no measurements" in drawn(chart([None, None], all_zero="No tuple failed."))
+    assert "No tuple failed." not in drawn(chart([0.0, 1.0], all_zero="No tuple failed."))
+
+
+@pytest.mark.parametrize(
+    ("unit", "highest"),
+    [("rate", 12_400.0), ("rate", 61_000.0), ("count", 3.0), ("share", 0.012), ("size", 13.1 * 2**30), ("ms", 1_730.0)],
+)
+def test_the_labels_of_an_axis_are_exact_and_have_room(unit: Any, highest: float) -> None:
+    html = drawn(replace(chart([highest, 0.0]), unit=unit))
+    labels = re.findall(r'<text class="tick" x="([0-9.]+)" y="[0-9.]+" text-anchor="end">([^<]*)<', html)
+    texts = [text for _, text in labels]
+    assert len(set(texts)) == len(texts) > 2
+    values = [float(text.replace(",", "").split()[0]) * (1000 if "k" in text else 1) for text in texts]
+    steps = {round(b - a, 9) for a, b in pairwise(values)}
+    assert len(steps) == 1
+    assert all(float(x) > 6 * len(text) for x, text in labels)
 
 
 def test_a_chart_of_nothing_says_so() -> None:

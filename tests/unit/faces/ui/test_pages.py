@@ -9,22 +9,30 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from sparkbolt.control.documents import TopologyDocument
+from sparkbolt.api.config import Config
+from sparkbolt.control.documents import TopologyDocument, TopologyEntry
 from sparkbolt.faces.ui.app import make_app
 from sparkbolt.faces.ui.operator_calls import LateAnswerError
 from sparkbolt.faces.ui.page_routes import page_options
-from sparkbolt.faces.ui.pages import path_of
+from sparkbolt.faces.ui.topology_pages import by_name
+from sparkbolt.faces.ui.urls import path_of
 from tests.unit.faces.ui import shop
 from tests.unit.faces.ui.shop import CLICKS, NASTY, NIGHTLY, NOW_MS, ORDERS, STOCK, Shop
 
 TOKEN = "a-token-of-the-shop"
 BASE = f"/topologies/{ORDERS}"
+REPLAY = {
+    **dict.fromkeys(("ids", "values", "target", "kind", "search", "cause", "component", "spout")),
+    "every": False,
+    "again": False,
+}
+"""The arguments of ``replay`` without any choice."""
 LETTER = f"{1:032x}"
 PAGES = [
     "/",
     "/login",
     BASE,
-    f"{BASE}?window=86400&since=1d",
+    f"{BASE}?window=86400",
     f"{BASE}/components/orders",
     f"{BASE}/components/enrich?window=:all-time",
     f"{BASE}/components/revenue",
@@ -39,7 +47,7 @@ PAGES = [
     f"{BASE}/dead-letters",
     f"{BASE}/dead-letters?show=all",
     f"{BASE}/dead-letters/{LETTER}",
-    f"{BASE}/kafka?since=30d",
+    f"{BASE}/kafka?window=:all-time",
     f"{BASE}/settings",
     f"{BASE}/log",
     f"{BASE}/do/kill",
@@ -192,6 +200,33 @@ def test_a_topology_without_any_known_data_is_shown() -> None:
         assert seen(operator, path_of(ORDERS, part)).wrong == []
 
 
+def test_topologies_are_grouped_by_name_with_those_that_run_first() -> None:
+    def run(id_: str, state: str) -> TopologyEntry:
+        return shop.entry(id_, state)
+
+    runs = [run("b-1-100", "ended"), run("a-1-300", "failed"), run("a-2-200", "active"), run("c-1-900", "dead")]
+    runs += [run("a-3-100", "inactive"), run("b-2-150", "ended")]
+    rows = [(one["id"], [other["id"] for other in others]) for one, others in by_name(runs)]
+    assert rows == [("a-2-200", ["a-1-300"]), ("a-3-100", []), ("c-1-900", []), ("b-2-150", ["b-1-100"])]
+    assert "2 other runs of orders" in seen(Shop(), "/").words
+
+
+def test_only_settings_that_differ_from_their_defaults_are_shown() -> None:
+    operator = Shop()
+    document = operator.documents[ORDERS]
+    document["settings"] = {**vars(Config()), "max_attempts": 7}
+    document["components"][0]["settings"] = {**document["settings"], "max_spout_pending": 5000}
+    words = seen(operator, f"{BASE}/settings").words
+    table = words[words.index("Settings that differ") : words.index("This run")]
+    assert " ".join(table.split()) == (
+        "Settings that differ from the defaults SettingValuemax attempts7 "
+        "Settings of components ComponentSettingValueordersmax spout pending5000"
+    )
+    assert "5000" in seen(operator, f"{BASE}/components/orders").words
+    document["settings"] = vars(Config())
+    assert "All settings have their defaults" in seen(operator, f"{BASE}/settings").words
+
+
 def test_a_home_without_topologies_says_how_to_start_one() -> None:
     operator = Shop()
     operator.known = []
@@ -228,6 +263,32 @@ def test_an_error_of_a_request_becomes_an_error_page(
     assert answer.status_code == status
     assert NASTY not in answer.text
     assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_a_failing_bolt_is_marked_in_the_picture_and_in_the_list_for_phones() -> None:
+    page = seen(Shop(), BASE)
+    bolts = {a["href"]: a["class"] for a in page.all("a") if "box" in (a.get("class") or "")}
+    assert {path for path, kind in bolts.items() if "failing" in (kind or "")} == {f"{BASE}/components/enrich"}
+    assert len([li for li in page.all("li") if "failing" in (li.get("class") or "")]) == 1
+    assert page.words.count("540 failed · 96\xa0% busy") == 2
+
+
+def test_one_time_range_selects_the_numbers_and_the_charts_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Shop()
+    asked: list[int | None] = []
+    series = operator.series
+
+    def noted(topology: str, since_ms: int | None = None, until_ms: int | None = None) -> Any:
+        asked.append(since_ms)
+        return series(topology, since_ms, until_ms)
+
+    monkeypatch.setattr(operator, "series", noted)
+    for path in (BASE, f"{BASE}/components/enrich", f"{BASE}/kafka"):
+        page = seen(operator, f"{path}?window=10800")
+        choices = [div for div in page.all("div") if div.get("role") == "group"]
+        assert [div["aria-label"] for div in choices] == ["Time range"]
+        assert asked.pop() == NOW_MS - 10_800_000
+        assert f"{BASE}/trees?window=10800" in [link["href"] for link in page.all("a")]
 
 
 def rows_of(page: Page) -> int:
@@ -313,13 +374,14 @@ def acted(operator: Shop, path: str, form: dict[str, str], read: Callable[[Page]
             {"executors": {"enrich": 12}, "num_workers": None, "wait_secs": None},
         ),
         ("trace", {"message": "orders/3@41"}, {"message": "orders/3@41", "component": None, "stop": False}),
-        ("replay", {"letter-aa": "on", "letter-bb": "on"}, {"ids": ["aa", "bb"], "values": None, "target": None}),
+        ("replay", {"letter-aa": "on", "letter-bb": "on"}, {**REPLAY, "ids": ["aa", "bb"]}),
+        ("replay", {"kind": "3f2a9c1b"}, {**REPLAY, "kind": "3f2a9c1b"}),
         (
             "replay",
             {"letter-aa": "on", "target": "again.jsonl"},
-            {"ids": ["aa"], "values": None, "target": "again.jsonl"},
+            {**REPLAY, "ids": ["aa"], "target": "again.jsonl"},
         ),
-        ("discard", {"letter-aa": "on"}, {"ids": ["aa"]}),
+        ("discard", {"letter-aa": "on"}, {"ids": ["aa"], "kind": None}),
     ],
 )
 def test_an_action_is_done_once_it_was_confirmed(action: str, form: dict[str, str], asked: dict[str, Any]) -> None:
@@ -339,17 +401,52 @@ def test_a_refusal_is_shown_with_its_explanation() -> None:
 
 def test_an_edited_letter_is_replayed_with_only_the_edits_changed() -> None:
     operator = Shop()
-    form = {f"letter-{LETTER}": "on", "field-0": '"c-1"', "field-1": '"k-7"', "field-2": "1"}
+    form = {f"letter-{LETTER}": "on", "field-0": "c-1", "field-1": '"k-7"', "field-2": "1"}
     acted(operator, f"{BASE}/do/replay", form)
     [(verb, _, arguments)] = operator.asked
     assert (verb, arguments["values"]) == ("replay", {"customer": "c-1", "sku": "k-7"})
 
 
+def test_lists_show_the_reason_the_attempts_the_state_and_the_record_by_field_and_texts_without_quotes() -> None:
+    for path, attempts in ((f"{BASE}/dead-letters", "5"), (f"{BASE}/trees", "1")):
+        words = " ".join(seen(Shop(), path).words.split())
+        assert "KeyError: 'sku'" in words
+        assert "customer c-118" in words or "customer c-22 sku null amount 1" in words
+        assert "waiting" in words or "failed" in words
+        assert f" {attempts} " in words
+
+
+def test_a_record_of_one_text_is_shown_and_edited_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Shop()
+    line = '\nGET /index.html "200"'
+    one = {**shop.letter(1), "fields": ["line"], "tuples": [[line]]}
+    monkeypatch.setattr(operator, "letters", lambda *arguments, **options: [one])
+    monkeypatch.setattr(operator, "letter", lambda *arguments, **options: one)
+    for path in (f"{BASE}/dead-letters", f"{BASE}/dead-letters/{LETTER}"):
+        assert line in seen(operator, path).words
+    acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "field-0": line.replace("\n", "\r\n")})
+    assert operator.asked.pop()[2]["values"] is None
+    acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "field-0": "GET / 200"})
+    assert operator.asked.pop()[2]["values"] == {"line": "GET / 200"}
+
+
+def test_letters_that_wait_are_grouped_by_kind_with_a_button_for_each() -> None:
+    operator = Shop()
+    page = seen(operator, f"{BASE}/dead-letters")
+    kinds = operator.letter_kinds(ORDERS)
+    assert "By kind" in page.words
+    assert kinds[0]["reason"] in page.words
+    assert f'name="kind" value="{kinds[0]["kind"]}"' in page.text
+    alone = seen(operator, f"{BASE}/dead-letters?kind={kinds[0]['kind']}")
+    assert f"Only letters with kind {kinds[0]['kind']}" in alone.words
+    assert "By kind" not in alone.words
+
+
 def test_a_letter_that_was_not_edited_is_given_again_as_it_is() -> None:
     operator = Shop()
-    form = {f"letter-{LETTER}": "on", "field-0": f'"{NASTY}"', "field-1": "null", "field-2": "1"}
+    form = {f"letter-{LETTER}": "on", "field-0": NASTY, "field-1": "null", "field-2": "1"}
     acted(operator, f"{BASE}/do/replay", form)
-    assert operator.asked == [("replay", ORDERS, {"ids": [LETTER], "values": None, "target": None})]
+    assert operator.asked == [("replay", ORDERS, {**REPLAY, "ids": [LETTER]})]
 
 
 def test_an_unreadable_message_is_edited_in_its_original_form(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,10 +457,10 @@ def test_an_unreadable_message_is_edited_in_its_original_form(monkeypatch: pytes
     page = seen(operator, f"{BASE}/dead-letters/{LETTER}")
     assert '{"sum":' in page.words
     acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum": 1}'})
-    assert operator.asked == [("replay", ORDERS, {"ids": [LETTER], "values": {"$value": '{"sum": 1}'}, "target": None})]
+    assert operator.asked == [("replay", ORDERS, {**REPLAY, "ids": [LETTER], "values": {"$value": '{"sum": 1}'}})]
     operator.asked.clear()
     acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum":'})
-    assert operator.asked == [("replay", ORDERS, {"ids": [LETTER], "values": None, "target": None})]
+    assert operator.asked == [("replay", ORDERS, {**REPLAY, "ids": [LETTER]})]
 
 
 def test_a_topology_known_only_by_its_checkpoint_has_pages() -> None:

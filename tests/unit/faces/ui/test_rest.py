@@ -97,6 +97,13 @@ def test_an_invalid_parameter_is_reported_with_the_allowed_values(client: TestCl
     assert what in answer.json()["detail"]
 
 
+ALL_LETTERS = {
+    **dict.fromkeys(("ids", "values", "target", "kind", "search", "cause", "component", "spout")),
+    "every": False,
+    "again": False,
+}
+
+
 @pytest.mark.parametrize(
     ("path", "body", "asked"),
     [
@@ -116,13 +123,14 @@ def test_an_invalid_parameter_is_reported_with_the_allowed_values(client: TestCl
             ("rebalance", {"executors": {"split": 7}, "num_workers": None, "wait_secs": None}),
         ),
         ("trace", {"message": "lines-0@7"}, ("trace", {"message": "lines-0@7", "component": None, "stop": False})),
-        ("letters/replay", {"ids": ["a", "b"]}, ("replay", {"ids": ["a", "b"], "values": None, "target": None})),
+        ("letters/replay", {"ids": ["a", "b"]}, ("replay", {**ALL_LETTERS, "ids": ["a", "b"]})),
+        ("letters/replay", {"kind": "3f2a9c1b"}, ("replay", {**ALL_LETTERS, "kind": "3f2a9c1b"})),
         (
             "letters/replay",
             {"ids": ["a"], "values": {"word": SCRIPT}, "target": "/again.jsonl"},
-            ("replay", {"ids": ["a"], "values": {"word": SCRIPT}, "target": "/again.jsonl"}),
+            ("replay", {**ALL_LETTERS, "ids": ["a"], "values": {"word": SCRIPT}, "target": "/again.jsonl"}),
         ),
-        ("letters/discard", {"ids": ["a"]}, ("discard", {"ids": ["a"]})),
+        ("letters/discard", {"ids": ["a"]}, ("discard", {"ids": ["a"], "kind": None})),
     ],
 )
 def test_changes_reach_the_operator_with_their_arguments(

@@ -72,7 +72,7 @@ def test_server_on_a_non_loopback_address_shows_nothing_without_the_token(
     monkeypatch.setattr(module, "Operator", lambda home, open_files: operator)
     monkeypatch.setenv("SPARKBOLT_UI_TOKEN", TOKEN)
     serve(host, 0, str(tmp_path), open_files=lambda path: None, say=said.append)  # type: ignore[arg-type, return-value]
-    assert said == [f"Sparkbolt's UI is at http://there/\nlog in with this token to make changes: {TOKEN}"]
+    assert said == [f"Sparkbolt's UI is at http://there/\nTo make changes, open http://there/login#token={TOKEN}"]
     assert list(tmp_path.iterdir()) == []  # a token that was given is not kept
     with TestClient(found[0], base_url=f"http://{host}:8088") as client:  # type: ignore[arg-type]
         assert client.get("/api/v2/topologies").status_code == status

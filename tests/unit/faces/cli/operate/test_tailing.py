@@ -48,7 +48,7 @@ def test_tail_shows_the_newest_lines_with_their_time_and_component(printed: Prin
 def test_a_wrong_option_is_reported_with_the_nearest_one(printed: Printed) -> None:
     assert "unrecognized arguments: --folow: did you mean '--follow'?" in printed("tail", "words", "--folow", code=2)
     assert "unrecognized arguments: more" in printed("tail", "words", "count", "more", code=2)
-    assert "arguments are required: NAME" in printed("tail", "-f", code=2)
+    assert "arguments are required: TOPOLOGY" in printed("tail", "-f", code=2)
 
 
 def test_a_topology_without_a_log_says_how_to_get_one(printed: Printed, fake: FakeOperator) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from sparkbolt.control.documents import ALL_TIME, TopologyState
 from sparkbolt.errors import SparkboltError
-from sparkbolt.faces.cli import main
+from sparkbolt.faces.cli import lag, main
 from sparkbolt.faces.cli.operate import watching
 from sparkbolt.faces.cli.operate.statistics import stats_lines
 from tests.unit.control.fake import HOME, NOW_MS, FakeOperator, document, entry
@@ -22,7 +22,7 @@ Printed = Callable[..., str]
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
     found = FakeOperator()
-    for module in (watching, sys.modules["sparkbolt.faces.cli.lag"]):  # the package has the command under that name
+    for module in (watching, lag):
         monkeypatch.setattr(module, "operator_of", lambda options: found)
     monkeypatch.setattr(watching, "now_ms", lambda: NOW_MS)
     monkeypatch.setenv("COLUMNS", "80")
@@ -99,8 +99,8 @@ def test_list_names_the_searched_home_and_the_ended_topologies_if_nothing_runs(
 # stats
 
 
-def test_stats_shows_spouts_bolts_the_use_of_time_and_the_newest_errors(printed: Printed) -> None:
-    out = printed("stats", "words")
+def test_stats_shows_spouts_bolts_the_use_of_time_and_the_newest_errors(fake: FakeOperator) -> None:
+    out = "\n".join([*stats_lines(fake.document("words"), "600", NOW_MS, 80), ""])
     assert out.startswith("words: active for 2 h 0 min; last 10 min, 10 min 0 s of it measured")
     assert "lines  720,000  713,000   7,000          1  1,234,567   1,900   9,100  31.0 s\n" in out
     assert "enrich     3.60M    3.59M   7,000   7,000  0.97 !          0.32        41.8\n" in out
@@ -189,14 +189,16 @@ def test_an_unresponsive_or_ended_topology_is_reported_as_such(fake: FakeOperato
 
 
 def test_output_that_is_not_a_terminal_has_all_columns_and_digits_and_one_line_for_a_row(
-    printed: Printed, monkeypatch: pytest.MonkeyPatch, fake: FakeOperator
+    printed: Printed, fake: FakeOperator
 ) -> None:
-    monkeypatch.delenv("COLUMNS")
+    assert os.environ["COLUMNS"] == "80"
+    fake.known[0]["why"] = why = "its database is away: " + "the connection was refused, " * 9
     name = fake.known[0]["name"] = "a-topology-with-a-very-long-name-of-many-words"
     listed, numbers = printed("list").splitlines(), printed("stats", fake.known[0]["id"]).splitlines()
     assert listed[0].split() == ["name", "state", "since", "batches", "trees/s", "lag", "open", "errors"]
     assert listed[1].split()[0] == name
     assert "    its process (815) is gone and has not reported how it ended" in listed
+    assert f"    {why.strip()}" in listed
     assert any(line.split()[:3] == ["enrich", "3,600,000", "3,593,000"] for line in numbers), numbers
 
 
