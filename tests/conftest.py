@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from _pytest.mark.expression import Expression
 from xdist.scheduler import LoadScopeScheduling
 
 from sparkbolt.launch import load  # noqa: F401  for those who import a topology from where it is
-from tests import durations
+from tests import durations, spark_session
 from tests.patience import TEST_SECS
 from tests.services.fixtures import kafka as kafka
 from tests.services.fixtures import mariadb as mariadb
@@ -76,6 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
     which classes it has loaded.
     """
     durations.register(config)
+    config.pluginmanager.register(spark_session)  # for examples in docstrings, too, which are outside of this folder
     os.environ.setdefault("SPARKBOLT_CACHE", "off")
     before = os.environ.get("SPARKBOLT_HOME")
     home = os.environ["SPARKBOLT_HOME"] = tempfile.mkdtemp(prefix="sparkbolt-tests-home-")
@@ -116,9 +117,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection() -> None:
     """Keep compiled modules of tests, with their rewritten assertions: reading them again takes half the time.
 
-    This holds for reading the tests alone. A test may write a module twice within a second.
+    This holds for reading the tests alone. A test may write a module twice within a second. Nor does the garbage
+    collector look again and again at what is read.
     """
     sys.dont_write_bytecode = False
+    gc.disable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -129,6 +132,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(EXAMPLES_ON_SPARK):
             item.add_marker(pytest.mark.spark)
+            # An example that ran first would start a session with other settings, with which no later test works.
+            item.fixturenames.append("spark")  # type: ignore[attr-defined]
         if item.get_closest_marker("spark") and shares_its_module(item) and not item.nodeid.startswith(SHARED):
             raise pytest.UsageError(f"{item.nodeid} shares what its module sets up: name the module in SHARED")
         marks = {mark.name for mark in item.iter_markers()}
@@ -149,6 +154,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What was collected lives to the end: the garbage collector, which some tests call, no longer looks at it."""
     sys.dont_write_bytecode = WRITES_NO_BYTECODE
+    gc.enable()
     gc.collect()
     gc.freeze()
 
@@ -178,16 +184,6 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     place = tmp_path / "home"
     monkeypatch.setenv("SPARKBOLT_HOME", str(place))
     return place
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """One Spark session for all tests, as ``local[2,4]``: a test that asks for it is to be marked ``spark``."""
-    from sparkbolt.spark.session import make_session
-
-    session = make_session("tests", "local[2,4]")
-    yield session
-    session.stop()
 
 
 @pytest.hookimpl(wrapper=True)

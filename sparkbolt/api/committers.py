@@ -15,7 +15,9 @@ from typing import Any
 
 from sparkbolt.api.components import Bolt, BoltBase, TopologyContext
 from sparkbolt.api.interfaces import BoltCollector
+from sparkbolt.api.pickling import CannotKeepError
 from sparkbolt.api.tuples import Tuple
+from sparkbolt.base.exceptions import line_of
 
 
 class CommittingBolt(BoltBase):
@@ -25,9 +27,18 @@ class CommittingBolt(BoltBase):
     """
 
     def keep(self, row: Any) -> None:
-        """Executor: keep a row for ``commit``; to be called by an ``execute`` of your own."""
-        rows = self.__dict__.setdefault("_kept_rows", [])
-        rows.append(pickle.dumps(row, protocol=5))
+        """Executor: keep a row for ``commit``; to be called by an ``execute`` of your own.
+
+        Raises:
+            CannotKeepError: The row can be pickled, but its pickle cannot be read back.
+            Exception: The row cannot be pickled.
+        """
+        data = pickle.dumps(row, protocol=5)
+        try:
+            pickle.loads(data)  # as the driver will, where no tuple can fail alone
+        except Exception as error:
+            raise CannotKeepError(f"its row can be pickled, and reading it back raises {line_of(error)}") from error
+        self.__dict__.setdefault("_kept_rows", []).append(data)
 
     def begin(self, context: TopologyContext) -> None:
         """Driver: called before the first ``commit`` of each start; ``context.index`` is 0.
@@ -74,7 +85,7 @@ class Committer(CommittingBolt, Bolt):
     def row(self, tup: Tuple) -> Any:
         """Executor: return the row to commit for a tuple; by default a dict of its fields.
 
-        The value is pickled. An exception fails the tuple.
+        The value is pickled and read back. An exception fails the tuple.
         """
         return dict(zip(tup.fields, tup.values, strict=True))
 

@@ -205,13 +205,32 @@ def _pickle_mistakes(declaration: Declaration) -> list[str]:
     if error is not None:
         attributes = getattr(declaration.component, "__dict__", {})
         guilty = [name for name, value in attributes.items() if pickle_error(value) is not None]
+        used = _unpicklable_variable(declaration.component)
         what = f"its attribute {guilty[0]!r}" if guilty else type(declaration.component).__name__
-        mistakes.append(f"{what} cannot be pickled ({error}): make it in prepare, or open of a spout, not in __init__")
+        where = "not in __init__"
+        if used is not None:
+            what, where = f"the variable {used!r} that it uses", "or in a module that is imported"
+        mistakes.append(f"{what} cannot be pickled ({error}): make it in prepare, or open of a spout, {where}")
     for subscription in declaration.subscriptions:
         error = pickle_error(subscription.grouping)
         if error is not None:
             mistakes.append(f"its grouping {subscription.grouping.describe()} cannot be pickled ({error})")
     return mistakes
+
+
+def _unpicklable_variable(component: Component) -> str | None:
+    """Return the global or outer variable that keeps the user's functions from being pickled; None if none is found."""
+    classes = [cls for cls in type(component).__mro__ if not cls.__module__.startswith("sparkbolt.")]
+    for value in [
+        *getattr(component, "__dict__", {}).values(),
+        *(value for cls in classes for value in vars(cls).values()),
+    ]:
+        if isinstance(value, FunctionType) and pickle_error(value) is not None:
+            variables = inspect.getclosurevars(value)
+            for name, used in {**variables.globals, **variables.nonlocals}.items():
+                if pickle_error(used) is not None:
+                    return name
+    return None
 
 
 def _statefulness_mistakes(bolt: BoltBase) -> Iterator[str]:

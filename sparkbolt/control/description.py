@@ -47,6 +47,12 @@ class Description:
         brokers = {spec.id: found for spec in kafka if (found := _brokers(spec.component)) is not None}
         return cls(lane.topology.name, components_of(lane), dict(settings), letters, brokers, letters_directory)
 
+    def letter_places(self, directory: str) -> list[str]:
+        """Where dead letters are, each place once; ``directory`` is that of the checkpoint."""
+        named = dict.fromkeys(self.letters.values()) or {CHECKPOINT: None}
+        own = self.letters_directory or directory
+        return [own if place == CHECKPOINT else place for place in named]
+
     @classmethod
     def read(cls, files: Files) -> Description:
         """The description in a checkpoint; an empty one if there is none that can be read."""

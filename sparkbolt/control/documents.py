@@ -29,6 +29,7 @@ class Gist(TypedDict):
     failed: int
     """Trees that failed; each attempt counts."""
     set_aside: int
+    """Messages that were given up and wait for an operator: they were neither replayed nor discarded."""
     errors: int
     open_trees: int
     retries: int

@@ -31,6 +31,7 @@ from sparkbolt.control.documents import (
 )
 from sparkbolt.control.home import Home, HomeError, UnknownTopologyError, entry_with, is_place
 from sparkbolt.control.letters.of_topology import ListedLetter, TopologyLetters
+from sparkbolt.control.letters.seen import count_seen
 from sparkbolt.control.letters.selection import LetterFilter, LetterKind
 from sparkbolt.control.letters.stores import OpenFiles
 from sparkbolt.control.log_reading import last_lines
@@ -403,9 +404,21 @@ class Operator(Views):
             if told is None:
                 later = f"it takes them after the next micro-batches, or when it starts again ({why})"
                 answer = {**answer, "text": f"{answer['text']}. The topology does not answer: {later}"}
+        if not state.runs and not answer["refused"]:
+            self._count_again(entry, past)
         if not answer["refused"]:
             self._note(entry, past, answer["text"], by)
         return answer
+
+    def _count_again(self, entry: TopologyEntry, past: Past) -> None:
+        """Register how many dead letters of a topology that has ended wait now."""
+        given_up = sum(one.set_aside for one in past.metrics().components.values())
+        with contextlib.suppress(Exception):  # it is a number in a list
+            described = past.description()
+            letters = self._open_files(described.letters_directory or past.directory)
+            waiting = max(0, given_up - count_seen(described.letters.values(), letters.read))
+            self.home.find(entry["id"])
+            self.home.write({**entry, "gist": {**entry["gist"], "set_aside": waiting}})
 
     def _letters_of(self, past: Past, when: str = "", no_return: str | None = None) -> TopologyLetters:
         described, config = past.description(), self._client_config

@@ -9,6 +9,7 @@ for it; if the engine is busy for longer, the answer says that the request was a
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import socket
 import threading
@@ -23,7 +24,7 @@ from sparkbolt.base.codec import MismatchError
 from sparkbolt.base.exceptions import line_of
 from sparkbolt.control import describe
 from sparkbolt.control.books import EVENTS_FILE, ErrorBook, EventBook
-from sparkbolt.control.description import DESCRIPTION_FILE, Description
+from sparkbolt.control.description import DESCRIPTION_FILE, Description, letters_of
 from sparkbolt.control.documents import (
     Answer,
     Gist,
@@ -35,6 +36,7 @@ from sparkbolt.control.documents import (
     refused,
 )
 from sparkbolt.control.intent import CONTROL_FILE, Intent
+from sparkbolt.control.letters.seen import count_seen
 from sparkbolt.control.operable import Operable, TopologyView
 from sparkbolt.control.parameters import Row
 from sparkbolt.control.questions import Last, TimeMs
@@ -52,6 +54,8 @@ REQUESTS_MAX = 100
 """How many requests may wait to be carried out."""
 FLUSH_SECS = 2.0
 """How long events may wait to be written to the checkpoint."""
+LETTERS_SEEN_SECS = 30.0
+"""How long the number of dead letters that were replayed or discarded is not read again."""
 log = logging.getLogger("sparkbolt")
 
 
@@ -94,6 +98,7 @@ class Steering:
         self.listeners: list[Callable[[], None]] = []
         """Called after an event or a change, in the thread that made it; they must not raise."""
         self._rate = Rate()
+        self._seen, self._seen_until_s = 0, 0.0
         self._jobs: queue.Queue[tuple[Callable[[], Answer], Future[Answer]] | None] = queue.Queue(REQUESTS_MAX)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sparkbolt-steering", daemon=True)
@@ -179,7 +184,34 @@ class Steering:
     def gist(self, look: TopologyView) -> Gist:
         """The few numbers of a list of topologies."""
         gist = describe.gist_of(look, [spec.id for spec in self.topology.spouts])
+        gist["set_aside"] = max(0, gist["set_aside"] - self._letters_seen())
         return {**gist, "rate": round(self._rate.seen(gist["acked"], time.monotonic()), 3)}
+
+    def _letters_seen(self) -> int:
+        """How many dead letters were replayed or discarded; it is read again now and then, and after each action."""
+        now_s = time.monotonic()
+        if now_s >= self._seen_until_s:
+            self._seen_until_s = now_s + LETTERS_SEEN_SECS
+            places = [place for spec in self.topology.spouts if (place := letters_of(spec)) is not None]
+            try:
+                self._seen = count_seen(places, self._read_letters)
+            except Exception as error:  # noqa: BLE001  a file system may raise anything
+                log.debug("the notes on dead letters of %r cannot be read: %s", self.topology.name, line_of(error))
+        return self._seen
+
+    def _read_letters(self, name: str) -> bytes | None:
+        directory = self.operable.letters_directory
+        if directory is None:
+            return self.operable.read(name)
+        try:
+            with open(os.path.join(directory, name), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def look_at_letters(self) -> None:
+        """Count the dead letters that were replayed or discarded again, because an operator has done something."""
+        self._seen_until_s = 0.0
 
     def last_gist(self) -> Gist | None:
         """The numbers with which the topology ends; None if they are unknown."""

@@ -353,6 +353,7 @@ def note(
     """
 
     def act() -> Answer:
+        steering.look_at_letters()
         steering.note(kind, text, by)
         return done("noted")
 

@@ -150,7 +150,7 @@ class Measurements:
     flows: dict[Flow, FlowCounts] = field(default_factory=dict)
     execute: dict[str, Histogram] = field(default_factory=dict)
     """By bolt: how long ``execute`` and ``flush`` took for one tuple. Of tuples that ran in one call, each counts with
-    their mean, and the tuples of a micro-batch share the time of ``flush``."""
+    their mean, and the tuples of a micro-batch share the time of ``flush`` and of windows."""
     spans: dict[str, TimeSpan] = field(default_factory=dict)
     """By part of the micro-batch."""
     frames: int = 0

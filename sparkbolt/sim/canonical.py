@@ -28,7 +28,7 @@ def stable_bytes(value: Any) -> bytes:
     pickler.fast = True  # no memo of earlier objects, so that identity has no effect
     try:
         pickler.dump(value)
-    except (RecursionError, ValueError):  # a value that refers to itself needs the memo
+    except Exception:  # noqa: BLE001  a value that refers to itself needs the memo, and so does a DataFrame
         return pickle.dumps(value, 5)
     return buffer.getvalue()
 
@@ -39,6 +39,9 @@ def same(one: Any, other: Any, depth: int = 0) -> bool:
     Containers are compared by their elements, tuples by values and anchors, other objects by their attributes.
 
     >>> same({"a": [1.0, {2}]}, {"a": [1.0, {2}]}), same([1], (1,))
+    (True, False)
+    >>> import pandas as pd
+    >>> same(pd.Series([1, 2]), pd.Series([1, 2])), same(pd.Series([1, 2]), pd.Series([1, 3]))
     (True, False)
     """
     if one is other:
@@ -59,10 +62,17 @@ def same(one: Any, other: Any, depth: int = 0) -> bool:
         return len(one) == len(other) and all(same(a, b, depth + 1) for a, b in zip(one, other, strict=True))
     inner = getattr(one, "__dict__", None)
     if inner is not None:
-        return same(inner, other.__dict__, depth + 1)
+        return _pickles_equal(one, other) or same(inner, other.__dict__, depth + 1)
     try:
         if bool(one == other):
             return True
     except Exception:  # noqa: BLE001  values that cannot be compared (arrays) are compared by their pickles
         pass
-    return stable_bytes(one) == stable_bytes(other)
+    return _pickles_equal(one, other)
+
+
+def _pickles_equal(one: Any, other: Any) -> bool:
+    try:
+        return stable_bytes(one) == stable_bytes(other)
+    except Exception:  # noqa: BLE001  a part of a value may refuse what the value itself does not (of a DataFrame)
+        return False

@@ -21,6 +21,7 @@ from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.report import SimulationReport, report_of, trail_of
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import Feed, Subject, subject_of
+from sparkbolt.worker.environment import become_main, main_definitions, pickled_definitions
 
 COLLECT_EVERY = 50
 PLAIN_COMMAND = "simulate(topology, seed={seed}, history={history!r})"
@@ -57,6 +58,7 @@ class SimulatingProcess:
         self.failure: str | None = None
         """Why it cannot answer; None if it can."""
         self._send((sys.path, os.getcwd(), self._rehearsal.directory))
+        self._send(pickled_definitions(main_definitions()))
         self._send(cloudpickle.dumps((topology, feed, messages_max, command)))
 
     @property
@@ -164,6 +166,7 @@ def serve() -> None:
     sys.path[:] = path
     os.chdir(directory)
     try:
+        become_main(cloudpickle.loads(_read(questions)))
         topology, feed, messages_max, command = cloudpickle.loads(_read(questions))
         subject = subject_of(topology, feed, messages_max, rehearsal_directory)
     except Exception as error:  # noqa: BLE001  whatever a user's module raises is reported

@@ -315,4 +315,4 @@ def letters_beside(name: str) -> str:
     The directory is made with the first dead letter.
     """
     name = re.sub(r"[^\w.-]", "_", name)
-    return os.path.join(tempfile.gettempdir(), f"dead-letters-of-{name}-{uuid.uuid4().hex[:8]}")
+    return os.path.join(tempfile.gettempdir(), f"{ledger_files.KEPT_LETTERS}{name}-{uuid.uuid4().hex[:8]}")

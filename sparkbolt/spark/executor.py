@@ -34,6 +34,7 @@ from sparkbolt.spark.task_stdout import stdout_to_driver
 from sparkbolt.worker.activity import ActivityMonitor
 from sparkbolt.worker.environment import (
     WorkerEnvironment,
+    become_main,
     environment_of,
     main_definitions,
     pickled_components,
@@ -100,6 +101,7 @@ def _environment(bundle: JobBundle) -> WorkerEnvironment:
     try:
         lane = cloudpickle.loads(bundle.lane)
         namespace = cloudpickle.loads(bundle.namespace)
+        become_main(namespace)
         for component in bundle.components.values():
             cloudpickle.loads(component)
     except ModuleNotFoundError as error:

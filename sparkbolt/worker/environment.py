@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, Protocol, TypeAlias
 
 import cloudpickle
@@ -57,6 +57,17 @@ def pickled_definitions(definitions: Mapping[str, Any]) -> bytes:
         able[name] = value
     data: bytes = cloudpickle.dumps(able)
     return data
+
+
+def become_main(definitions: Mapping[str, Any]) -> None:
+    """Let ``pickle`` find the definitions of the main program in this process, which runs another program.
+
+    Its own main module stays what it is for the functions that run in it.
+    """
+    main = sys.modules.get(MAIN)
+    if any(getattr(main, name, None) is not value for name, value in definitions.items()):
+        sys.modules[MAIN] = main = ModuleType(MAIN)
+        vars(main).update(definitions)
 
 
 def environment_of(

@@ -111,6 +111,7 @@ def test_the_word_count_under_the_test_driver() -> None:
         assert driver.failed("lines") == []
 
 
+@pytest.mark.slow
 def test_the_word_count_in_the_simulator(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
     monkeypatch.syspath_prepend(str(project))
@@ -190,6 +191,7 @@ def command(project: Path, *words: str, timeout_secs: float = 600) -> subprocess
     )
 
 
+@pytest.mark.slow
 def test_check_and_graph_need_no_spark(project: Path) -> None:
     checked = command(project, "-m", "sparkbolt", "check", "word_count:topology")
     assert checked.returncode == 0, checked.stderr

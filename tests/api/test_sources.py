@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
+import pytest
+
 from sparkbolt import TopologyBuilder
 from sparkbolt.api.dead_letters import stream_of
 from sparkbolt.bolts import KafkaBolt
@@ -38,6 +40,7 @@ def test_program_of_the_sources_is_created_and_built_unchanged() -> None:
     assert program.orders.retry.max_retries == 5
 
 
+@pytest.mark.slow
 def test_the_program_of_the_sources_reads_a_broker_and_writes_its_dead_letters() -> None:
     SEEN["sources"] = []
     with MockKafka() as kafka:

@@ -91,7 +91,9 @@ def test_a_phone_shows_the_flow_and_what_fails(visit: Visit) -> None:
     expect(page.locator(".flow-list .failing")).to_contain_text("540 failed")
     expect(page.locator("svg.flow")).to_be_hidden()
     page.goto(f"{page.url}/dead-letters")
-    row = page.locator(".stories tbody tr").first
+    expect(page.get_by_role("link", name="KeyError: <text>")).to_be_in_viewport()
+    row = page.get_by_role("region", name="Dead letters", exact=True).locator("tbody tr").first
+    row.scroll_into_view_if_needed()
     for text in ("orders/3@40140", "KeyError: 'sku'", "c-22", "waiting"):
         expect(row.get_by_text(text).last).to_be_in_viewport()
 
@@ -141,7 +143,9 @@ def test_a_dead_letter_is_found_edited_and_replayed(visit: Visit, shop: Shop) ->
     page.get_by_role("button", name="Give it back").click()
     page.get_by_role("button", name="Give back").click()
     expect(page.get_by_text("it is so")).to_be_visible()
-    assert shop.asked == [("replay", ORDERS, {"ids": [LETTER], "values": {"sku": "k-7"}, "target": None})]
+    [(verb, _, arguments)] = shop.asked
+    assert verb == "replay"
+    assert arguments.items() >= {"ids": [LETTER], "values": {"sku": "k-7"}, "target": None}.items()
     page.get_by_role("link", name="Back").click()
     expect(page.get_by_role("link", name="orders/3@40120")).to_have_count(0)
     assert [one for one in visitor.complaints if "422" not in one] == []

@@ -61,6 +61,7 @@ def finished_of(engine: Engine, spout: str) -> int:
     return counts.acked + counts.failed
 
 
+@pytest.mark.slow
 def test_every_part_finishes(ended: Engine) -> None:
     assert ended.missed == [], (ended.metrics(), ended.failed)
 

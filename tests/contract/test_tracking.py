@@ -61,6 +61,7 @@ def again(ended: Engine) -> Again:
     return Again(ended, stories, letters, buried)
 
 
+@pytest.mark.slow
 def test_every_part_finishes(ended: Engine) -> None:
     assert ended.missed == [], (ended.metrics(), ended.failed)
 

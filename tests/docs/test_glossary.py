@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import defaultdict
 from importlib import import_module
@@ -18,6 +17,7 @@ WORDS = [(word.strip(), home) for word, _, home in ROW.findall(PAGE.read_text(en
 FILES = repository()
 PRODUCT = python_of(FILES, "sparkbolt")
 PAGES = [s for s in FILES if s.path.startswith("docs/") and s.path.endswith(".md") and s.path != "docs/glossary.md"]
+CLASS = re.compile(r"^class ([A-Za-z]\w*)", re.MULTILINE)
 USED_IN = 2
 """In so many files, at least, a word of the glossary stands."""
 
@@ -59,9 +59,8 @@ def classes_of(sources: list[Source]) -> dict[str, list[str]]:
     """The modules that define each class; private ones and functions' own are left out."""
     found: dict[str, list[str]] = defaultdict(list)
     for source in sources:
-        for node in source.tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(source.path)
+        for name in CLASS.findall(source.text):
+            found[name].append(source.path)
     return found
 
 

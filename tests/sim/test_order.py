@@ -10,6 +10,7 @@ from tests.sim.misordered import MISORDERED, Patch
 from tests.sim.test_committers import stories
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", MISORDERED, ids=lambda plant: plant.__name__)
 def test_a_step_out_of_order_is_found(plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     plant(monkeypatch)

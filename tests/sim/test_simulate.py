@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,37 @@ def test_values_of_a_key_value_state_may_be_of_any_type() -> None:
 
     report = simulate(behind(Gather()), seed=2, feed=FEED, repeat=False)
     assert report.ok, report.story
+
+
+def test_values_of_a_class_of_the_main_program_are_emitted_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Order:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+    Order.__module__, Order.__qualname__ = "__main__", "Order"
+    monkeypatch.setattr(sys.modules["__main__"], "Order", Order, raising=False)
+
+    class Ordering(BasicBolt):
+        outputs = ["order"]
+
+        def prepare(self, context: Any) -> None:
+            self.orders: list[Any] = []
+
+        def execute(self, tup: Any, collector: Any) -> None:
+            self.orders.append(Order(tup["n"]))
+            collector.emit([self.orders[-1]])
+
+    class Again(BasicBolt):
+        def execute(self, tup: Any, collector: Any) -> None:
+            assert isinstance(tup["order"], Order)
+
+    builder = TopologyBuilder("orders")
+    builder.set_spout("m", Messages())
+    builder.set_bolt("b", Ordering()).shuffle_grouping("m")
+    builder.set_bolt("again", Again()).global_grouping("b")
+    report = simulate(builder.build(), seed=2, feed=FEED)
+    assert report.ok, report.story
+    assert report.mistakes == ()
 
 
 def test_the_same_seed_is_the_same_run() -> None:

@@ -58,7 +58,7 @@ def until(running: RunningOnSpark, condition: Callable[[], bool]) -> None:
 
 
 def _errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.message for record in caplog.records if record.name == "sparkbolt"]
+    return [record.getMessage() for record in caplog.records if record.name == "sparkbolt"]
 
 
 class EndedError(Exception):

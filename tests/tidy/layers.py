@@ -130,6 +130,7 @@ def _is_type_checking(test: ast.expr) -> bool:
 
 
 @cache
+@cache
 def imports_of(source: Source) -> list[Import]:
     """All imports of a file, wherever they stand, and by name (``import_module``); relative ones are made absolute."""
     found: list[Import] = []

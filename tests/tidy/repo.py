@@ -6,7 +6,7 @@ import ast
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,8 +54,10 @@ def paths_of(root: Path) -> list[str]:
     return sorted({path for path in listing.split("\0") if path and (root / path).is_file()})
 
 
-def repository() -> list[Source]:
-    return load(ROOT, paths_of(ROOT))
+@cache
+def repository() -> tuple[Source, ...]:
+    """All text files: read once in a process, and each parsed at most once."""
+    return tuple(load(ROOT, paths_of(ROOT)))
 
 
 def python_of(sources: Iterable[Source], *folders: str) -> list[Source]:

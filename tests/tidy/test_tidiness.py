@@ -25,6 +25,7 @@ def git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_files_keep_the_rules() -> None:
     assert [problem for source in repository() for rule in RULES for problem in rule(source)] == []
 

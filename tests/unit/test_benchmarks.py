@@ -20,6 +20,7 @@ def marks(*done_at: tuple[float, int]) -> list[Mark]:
     return [Mark(at_s, done, done, 0) for at_s, done in done_at]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py")))
 def test_a_benchmark_runs_as_far_as_its_imports(name):
     pytest.importorskip("pyspark")
@@ -79,6 +80,7 @@ def test_a_run_with_an_unfinished_sentence_has_no_latency():
         latency.Seen(latency.Clock(10, 1, start_s=0.0), [(0, 5, 1.0)]).latencies_ms()
 
 
+@pytest.mark.slow
 def test_growth_of_a_cost_is_measured_from_its_least_samples_over_the_last_decade():
     from benchmarks.scale_growth import Axis, Cost
 

@@ -34,6 +34,7 @@ def test_marked(n):
 """
 
 
+@pytest.mark.slow
 def test_a_run_in_two_processes_writes_the_files_that_its_tests_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from tests.unit.test_exports import CountNothing
 
 ROOT = Path(sparkbolt.__path__[0])
 PAGE = ROOT.parent / "docs/architecture.md"
-FILES_MAX = 15
+FILES_MAX = 16
 MARK = "the-one-tuple"
 DEPTH = 5
 ROOMS = tuple(f"{ROOT}/{room}/" for room in ("wire", "worker", "driver"))

@@ -42,6 +42,7 @@ from sparkbolt.base.ids import tree_key
 from sparkbolt.sim.checkers.lives import LivesFollowTheTable
 from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.engine import LocalEngine
+from tests.hypotheses import examples
 
 pytestmark = pytest.mark.slow
 
@@ -493,7 +494,7 @@ class Watched:
         return True
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(plans())
 def test_a_tree_is_acked_if_and_only_if_each_of_its_deliveries_is(plan: Plan) -> None:
     """Never may a tree be acked that has an unacked delivery; every tree whose deliveries are all acked must be."""

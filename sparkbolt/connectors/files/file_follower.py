@@ -41,7 +41,7 @@ from sparkbolt.connectors.files.followed_file import (
     Progress,
 )
 from sparkbolt.connectors.files.plain_file import escape, find_files, tell_passed_over
-from sparkbolt.connectors.files.unpacked_file import DAMAGE_SECS, is_compressed, open_content, tell_if_packed
+from sparkbolt.connectors.files.unpacked_file import DAMAGE_SECS, is_compressed, open_content, tell_if_no_text
 
 log = logging.getLogger(__name__)
 
@@ -253,7 +253,7 @@ class Follower:
                 before,
                 escape(f"{os.path.realpath(path)}.1"),
             )
-        tell_if_packed(path, met.head)
+        tell_if_no_text(path, met.head)
         self._begin_with(met, 0, since)
         return True
 

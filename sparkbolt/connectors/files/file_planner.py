@@ -23,7 +23,7 @@ from sparkbolt.connectors.files.unpacked_file import (
     UnpackedEnd,
     check_unpackable,
     is_compressed,
-    tell_if_packed,
+    tell_if_no_text,
 )
 from sparkbolt.errors import ConfigError
 
@@ -70,7 +70,7 @@ class FixedEnd:
         """Read the size, and warn if the content seems to be compressed."""
         with closing(PlainFile(path)) as file:
             self._size = file.size
-            tell_if_packed(path, file.read_at(0, MAGIC_BYTES, 0))
+            tell_if_no_text(path, file.read_at(0, MAGIC_BYTES, 0))
 
     def reach(self, start: int, want: int) -> int:
         """Return the end of a range from ``start``: the wanted position or the file's end."""

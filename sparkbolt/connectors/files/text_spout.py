@@ -84,8 +84,9 @@ class TextSpout(PicklesArguments, ColumnSource):
     by its absolute path (and by more with ``follow``); a position is the byte offset at which a line starts. A path
     that is not valid UTF-8 is shown as a URI (``file:///logs/caf%E9.log``). On a cluster every machine must see the
     files under the same paths. A line ends with ``\n`` or ``\r\n``. Bytes that are not valid in ``encoding`` become
-    U+FFFD. NUL bytes at the start of a line and a byte order mark at the start of a file are not part of the line. A
-    line longer than ``line_bytes_max`` bytes fails only its own tree.
+    U+FFFD. A WARNING names a file that begins as text in UTF-16 does. NUL bytes at the start of a line and a byte order
+    mark at the start of a file are not part of the line. A line longer than ``line_bytes_max`` bytes fails only its own
+    tree.
 
     Without ``follow`` the list of files and their sizes are read when the topology starts, a last line without a
     newline counts as a line, and the spout ends. The files must not change meanwhile. Up to 16 files are read side by

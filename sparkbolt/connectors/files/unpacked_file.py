@@ -10,6 +10,7 @@ Rule 3: a complete member is followed by further members, or by padding, which i
 from __future__ import annotations
 
 import bz2
+import codecs
 import importlib
 import logging
 import lzma
@@ -138,10 +139,15 @@ def _extension(path: str) -> str:
     return os.path.splitext(path)[1].lower()
 
 
-def tell_if_packed(path: str, head: bytes) -> None:
-    """Log a WARNING if a file that is read unchanged begins like a compressed one."""
+def tell_if_no_text(path: str, head: bytes) -> None:
+    """Log a WARNING if a file that is read unchanged begins like a compressed one, or like text in UTF-16."""
     if is_compressed(path):
         return
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        log.warning(
+            "%s begins as text in UTF-16 does, but is read as it is, so that its lines are wrong: convert it to utf-8",
+            escape(path),
+        )
     for extension, magic in (*((name, one.magic) for name, one in _FORMATS.items()), (".zip", _ZIP)):
         if magic.match(head):
             log.warning(

@@ -20,6 +20,8 @@ OnError: TypeAlias = Callable[[Any], None]
 """Called with an error of the client library."""
 
 MASK = "***"
+SECRET_CHARACTERS = 4
+"""A shorter secret is masked only where it is a word of its own, so that texts stay readable."""
 _QUIET = logging.getLogger("sparkbolt.kafka.client")
 _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False  # errors that concern a user are logged once, elsewhere
@@ -75,7 +77,8 @@ def scrubbed(text: object, options: Mapping[str, Any]) -> str:
     clean = _IN_ADDRESS.sub(MASK, str(text))
     for key, value in options.items():
         if is_secret(key) and isinstance(value, str) and value:
-            clean = clean.replace(value, MASK)
+            word = re.escape(value)
+            clean = re.sub(word if len(value) >= SECRET_CHARACTERS else rf"(?<!\w){word}(?!\w)", MASK, clean)
     return clean
 
 

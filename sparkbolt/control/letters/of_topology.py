@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
-from sparkbolt.api.dead_letters import CHECKPOINT, FILE, DeadLetter
+from sparkbolt.api.dead_letters import FILE, DeadLetter
 from sparkbolt.base.exceptions import line_of
 from sparkbolt.control.description import Description
 from sparkbolt.control.documents import Answer
@@ -77,9 +77,7 @@ class TopologyLetters:
         """Sentences about stores that cannot be read."""
 
     def _places(self) -> list[str]:
-        named = dict.fromkeys(self._description.letters.values()) or {CHECKPOINT: None}
-        own = self._description.letters_directory or self._directory
-        return [own if place == CHECKPOINT else place for place in named]
+        return self._description.letter_places(self._directory)
 
     def _stores(self) -> list[LetterStore]:
         found = []

@@ -165,6 +165,8 @@ def write_entry(files: Files, micro_batch_id: int, entry: bytes) -> None:
     files.write(f"ledger/{micro_batch_id}.entry", entry)
 
 
+KEPT_LETTERS = "dead-letters-of-"
+"""The beginning of the name of a directory with the letters of a run without a checkpoint."""
 LETTERS_FOLDER = "dead-letters"
 
 

@@ -21,6 +21,7 @@ from sparkbolt.driver.ledger import agreement
 from sparkbolt.driver.ledger.ledger_files import begin_life
 from sparkbolt.driver.transaction import aborts_mistakes
 from sparkbolt.errors import CheckpointError
+from sparkbolt.faces.cli.command_arguments import AnyTopology
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.faces.cli.resolver import checkpoint_of
 from sparkbolt.faces.cli.texts import show
@@ -29,7 +30,7 @@ from sparkbolt.spark.checkpoint_files import open_files
 NOT_AGAIN = "this file has no other copy"
 
 
-def verify(directory: str) -> int:
+def verify(directory: AnyTopology) -> int:
     """Check whether Spark's files and the ledger agree.
 
     Args:
@@ -43,8 +44,8 @@ def verify(directory: str) -> int:
     return _told(directory, _examine(open_files(directory), directory))
 
 
-def repair(directory: str, *, dry_run: bool = False) -> int:
-    """Go back to the last micro-batch on which they agree.
+def repair(directory: AnyTopology, *, dry_run: bool = False) -> int:
+    """Go back to the last micro-batch on which Spark's files and the ledger agree.
 
     Args:
         directory: the checkpoint, or the name or the code of its topology; no driver may be using it.

@@ -56,6 +56,8 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
 
+AnyTopology = Annotated[str, Parameter(metavar="TOPOLOGY")]
+"""A topology in any form of ``faces.cli.resolver``, for a parameter with another name."""
 Count = Annotated[int, Parameter(lowest=1)]
 CountOrNone = Annotated[int | None, Parameter(lowest=1)]
 Secs = Annotated[float | None, Parameter(lowest=0.001)]

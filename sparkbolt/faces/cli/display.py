@@ -397,7 +397,7 @@ def summary_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
 
 
 def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[str]:
-    """One line about how a run ended, and lines with the next steps for messages that were set aside."""
+    """One line about how a run ended, and lines with the next steps for messages that were given up."""
     took = f"after {outcome.elapsed_s:.1f} s"
     if outcome.kind == RunEnd.FAILED:
         yield f"failed {took}: {outcome.failure}"
@@ -410,7 +410,7 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
     elif outcome.retries:
         rest = f"; {outcome.retries:,} record{'s' if outcome.retries != 1 else ''} left to retry"
     aside = sum(outcome.set_aside.values())
-    rest += f"; {aside:,} set aside after {'their' if aside != 1 else 'its'} last attempt" if aside else ""
+    rest += f"; {aside:,} given up after {'their' if aside != 1 else 'its'} last attempt" if aside else ""
     if outcome.time_over and outcome.committed == 0:
         rest += "; no micro-batch was committed in that time: if there is data to read, use a longer time"
     ended = f"{outcome.kind}, {outcome.killed}," if outcome.killed is not None else outcome.kind

@@ -114,9 +114,6 @@ def _look_first_in(place: str) -> None:
 
 def _import(name: str) -> ModuleType:
     here = os.getcwd()
-    if os.sep in name:
-        dotted = name.strip(f".{os.sep}").replace(os.sep, ".")
-        raise WrongUseError(f"{name!r} is no module: did you mean {name}.py, or the module {dotted}?")
     _look_first_in(here)
     try:
         with importing(name):

@@ -26,7 +26,7 @@ _EPILOG = """\
 
 exit codes:
   0    the topology finished or stopped with nothing left; the command succeeded
-  3    the same, and messages were set aside
+  3    the same, and messages were given up: dead letters wait
   1    the topology failed, or the request was refused
   2    wrong use, such as an unknown TOPOLOGY
   4    trees or failed records are left for replay after the time of --for, or

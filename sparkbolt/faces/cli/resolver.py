@@ -1,6 +1,6 @@
 """Resolver: what the TOPOLOGY of a command means: the NAME of a topology, the DIR of its checkpoint, or its code.
 
-Rule 1: a text with a colon, or that ends in ``.py``, is code: ``module:attribute``, ``shop.py``, ``shop.py:topology``.
+Rule 1: ``module:attribute``, ``shop.py`` and ``shop.py:topology`` are code.
 Rule 2: any other text is the name or id of a registered topology, or else the directory or URL of a checkpoint; so a
 name is preferred to a folder of the same name, and ``./shop`` means the folder.
 Rule 3: a command that needs something else than was written looks it up where topologies are registered.
@@ -15,15 +15,19 @@ from contextlib import redirect_stderr, suppress
 from pathlib import Path
 
 from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.dead_letters import FILE
 from sparkbolt.api.topology import Topology
 from sparkbolt.base.locations import local_directory
+from sparkbolt.control.description import Description
 from sparkbolt.control.documents import TopologyEntry
 from sparkbolt.control.home import AmbiguousTopologyError, HomeError, UnknownTopologyError
+from sparkbolt.control.letters.topic import KAFKA
 from sparkbolt.control.operator import Operator
 from sparkbolt.driver.ledger.ledger_files import FORMAT_FILE
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.operate.operator_access import operator_of
+from sparkbolt.spark.checkpoint_files import open_files
 
 FORMS = "module:attribute, such as word_count:topology, a file, such as word_count.py, or the name of a topology"
 
@@ -31,10 +35,11 @@ FORMS = "module:attribute, such as word_count:topology, a file, such as word_cou
 def is_code(text: str) -> bool:
     """Whether a text names code.
 
-    >>> [is_code(text) for text in ("shop:topology", "shop.py", "shop", "./shop", "s3a://bucket/shop")]
-    [True, True, False, False, False]
+    >>> [is_code(text) for text in ("shop:topology", "./shop.py", "shop", "./shop", "s3a://bucket/shop", "/var/18:00")]
+    [True, True, False, False, False, False]
     """
-    return "://" not in text and (":" in text or text.endswith(".py"))
+    place, colon, _ = text.partition(":")
+    return "://" not in text and (place.endswith(".py") or (colon != "" and "/" not in place))
 
 
 def topology_of(text: str) -> Topology:
@@ -87,7 +92,9 @@ def entry_of(operator: Operator, text: str) -> TopologyEntry:
     except UnknownTopologyError as error:
         said = str(error)
     if is_code(text):
-        raise WrongUseError(f"{said} ({text} is topology {name!r}): has it been started?")
+        raise WrongUseError(
+            f"topology {name!r} of {text} is not registered in {operator.home.place}: start it with `sparkbolt run`"
+        )
     hint = "" if "did you mean" in said else _hint(text, operator).replace(": ", "; ", 1)
     raise WrongUseError(f"{said}{hint}")
 
@@ -115,6 +122,21 @@ def checkpoint_of(text: str) -> str:
     if place is None or (path is not None and not os.path.isdir(path)):
         kept = "has no checkpoint any more" if entry["checkpoint"] else "was started without --checkpoint"
         raise WrongUseError(f"topology {entry['name']!r} {kept}, so this command has nothing to read")
+    return place
+
+
+def letters_of(text: str) -> str:
+    """Where dead letters are, as ``control.letters.stores.open_store`` takes it: a place, or that of a topology.
+
+    Raises:
+        WrongUseError: the text names no topology, or one whose spouts put their dead letters into several places.
+    """
+    if text.startswith((KAFKA, FILE)) or (not is_code(text) and (is_path(text) or os.path.isfile(text))):
+        return text
+    checkpoint = checkpoint_of(text)
+    place, *others = Description.read(open_files(checkpoint)).letter_places(checkpoint)
+    if others:
+        raise WrongUseError(f"the dead letters of {text} are in several places: write {' or '.join([place, *others])}")
     return place
 
 

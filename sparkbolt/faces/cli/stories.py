@@ -16,7 +16,7 @@ from sparkbolt.base.source_names import short_sources
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.driver.ledger.reader import LedgerReader, UnknownTreeError, attempt_lines, read_ledger
 from sparkbolt.errors import WrongUseError
-from sparkbolt.faces.cli.command_arguments import Count
+from sparkbolt.faces.cli.command_arguments import AnyTopology, Count
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.resolver import checkpoint_of
 from sparkbolt.faces.cli.texts import show
@@ -34,7 +34,7 @@ def open_ledger(directory: str) -> LedgerReader:
 
 
 def errors(
-    checkpoint: str,
+    checkpoint: AnyTopology,
     *,
     state: Annotated[str, Parameter(choices=(TreeState.FAILED, TreeState.OPEN, TreeState.ACKED))] = TreeState.FAILED,
     last: Count = 20,
@@ -85,7 +85,7 @@ def _closing(reader: LedgerReader, state: str, shown: int) -> str:
     )
 
 
-def explain(root: str, *, checkpoint: str, json: bool = False) -> int:
+def explain(root: str, *, checkpoint: AnyTopology, json: bool = False) -> int:
     """Show the path of one tree, and why it failed.
 
     Args:

@@ -16,14 +16,16 @@ from sparkbolt.base.codec import MismatchError
 from sparkbolt.control.documents import Answer, TopologyDocument, refused
 from sparkbolt.control.letters.edits import RAW_VALUE
 from sparkbolt.control.verbs import VERBS, Verb
-from sparkbolt.faces.ui.message_pages import RAW, letter_of, letter_shown, raw_text
+from sparkbolt.faces.ui.message_pages import LETTER_FILTERS, RAW, letter_of, letter_shown, raw_text
 from sparkbolt.faces.ui.pages import Tab, asking_of, no_such, topology_of, topology_page
-from sparkbolt.faces.ui.record_texts import value_typed
+from sparkbolt.faces.ui.record_texts import value_text, value_typed
 from sparkbolt.faces.ui.shown import words
 from sparkbolt.faces.ui.urls import path_of
 
 LETTER_PREFIX = "letter-"
 FIELD_PREFIX = "field-"
+UNSHOWN = (LETTER_PREFIX, FIELD_PREFIX, RAW)
+"""How fields of forms begin whose values a confirmation does not repeat."""
 LETTERS_MAX = 500
 """How many dead letters one form may name."""
 
@@ -83,7 +85,7 @@ async def act_page(request: Request) -> Response:
     verb = _verb(request)
     id_, form = topology_of(request), dict(request.state.form)
     document = await asking_of(request).document(id_)
-    if verb.of_letters and not letters_in(form) and not form.get("kind"):
+    if verb.of_letters and not letters_in(form) and not any(form.get(name) for name in ("search", *LETTER_FILTERS)):
         none = refused("No letter is selected. Select one or more letters first.")
         return _answered(request, document, verb, none, 422)
     is_confirmed = form.get("confirmed") == "yes"
@@ -99,7 +101,7 @@ async def act_page(request: Request) -> Response:
             return answer
         return _answered(request, document, verb, refused(str(mistake)), 422)
     if not is_confirmed:
-        return _confirm(request, document, verb, form)
+        return _confirm(request, document, verb, form, arguments.get("values"))
     answer_told = await asking_of(request).change(id_, verb.name, by=request.state.by, **arguments)
     return _answered(request, document, verb, answer_told, 409 if answer_told["refused"] else 200)
 
@@ -167,7 +169,14 @@ def changed_values(letter: Mapping[str, Any], form: Mapping[str, str]) -> dict[s
     return changed
 
 
-def _confirm(request: Request, document: TopologyDocument, verb: Verb, form: Mapping[str, str]) -> Response:
+def _confirm(
+    request: Request,
+    document: TopologyDocument,
+    verb: Verb,
+    form: Mapping[str, str],
+    edits: Mapping[str, Any] | None = None,
+) -> Response:
+    """The page that asks for confirmation; it shows what was chosen, and the edits of a record by field."""
     hidden = {key: value for key, value in form.items() if key not in ("csrf", "confirmed")}
     return _page(
         request,
@@ -177,7 +186,13 @@ def _confirm(request: Request, document: TopologyDocument, verb: Verb, form: Map
         hidden=hidden,
         fields=[one for one in verb.parameters if one.is_typed and one.name not in form],
         letters=letters_in(form),
-        shown_form={key: value for key, value in hidden.items() if not key.startswith(LETTER_PREFIX) and value},
+        shown_form=[
+            *((words(key), value) for key, value in hidden.items() if value and not key.startswith(UNSHOWN)),
+            *(
+                ("original message" if name == RAW_VALUE else f"new {name}", value_text(value))
+                for name, value in (edits or {}).items()
+            ),
+        ],
     )
 
 

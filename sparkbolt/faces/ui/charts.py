@@ -30,6 +30,7 @@ STEPS_SECS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 
 LOUD = frozenset({"failed", "restarted", "killed", "outage"})
 """The kinds of events that are drawn in the colour of trouble."""
 
+Unit = Literal["rate", "count", "ms", "size", "share"]
 UNITS: dict[str, Callable[[float], str]] = {
     "rate": shown.rate,
     "count": shown.brief,
@@ -56,7 +57,7 @@ class Chart:
     """The contents of a chart."""
 
     title: str
-    unit: Literal["rate", "count", "ms", "size", "share"]
+    unit: Unit
     times_ms: Sequence[int]
     lines: Sequence[Line]
     events: Sequence[EventDocument] = ()

@@ -20,7 +20,7 @@ from sparkbolt.faces.ui import shown
 from sparkbolt.faces.ui.urls import part_of_path
 
 BOX = 66.0
-BOX_WIDTH = 180.0
+BOX_WIDTH = 192.0
 HOP = 62.0
 MARGIN = 16.0
 SOURCE = 74.0
@@ -149,15 +149,18 @@ def _flow_edge(layout: Layout, edge: Edge, rate: float | None) -> str:
     )
 
 
+def _lag_text(lag: int, unit: str) -> str:
+    return shown.size(lag) if unit == "bytes" else shown.brief(lag)
+
+
 def _source(layout: Layout, node: Node, lag: int, unit: str) -> str:
     right, y = layout.lefts[node.column] - 6, node.middle
     in_bytes = unit == "bytes"
-    text = shown.size(lag) if in_bytes else shown.brief(lag)
     late = " late" if lag > (1 << 20 if in_bytes else 10_000) else ""
     return (
         f'<g class="source{late}"><title>Lag: {lag:,} {unit or "positions"}</title>'
         f'<path class="edge" stroke-width="{width_of(lag)}" d="M{right - 62:.1f},{y:.1f}H{right:.1f}"/>'
-        f'<text class="label" x="{right - 34:.1f}" y="{y - 9:.1f}">lag {text}</text></g>'
+        f'<text class="label" x="{right - 34:.1f}" y="{y - 9:.1f}">lag {_lag_text(lag, unit)}</text></g>'
     )
 
 
@@ -197,7 +200,9 @@ def flow_list(document: TopologyDocument, window: str, base: str) -> Markup:
         load = _load(one, sums["components"].get(one["id"]) if sums else None, sums["secs"] if sums else 0.0)
         senders = dict.fromkeys(way["component"] for way in one["inputs"])
         lag = sum(document["now"]["lag"].get(one["id"], {}).values())
-        before = f"from {', '.join(senders)}" if senders else f"lag {shown.brief(lag)}" if lag else ""
+        before = (
+            f"from {', '.join(senders)}" if senders else f"lag {_lag_text(lag, one['position_unit'])}" if lag else ""
+        )
         rows.append(
             Markup('<li class="{}"><a href="{}/components/{}">{}</a> <span class="told">{}</span> {}</li>').format(
                 load.colour,
@@ -301,7 +306,7 @@ def tree(story: Mapping[str, Any]) -> Markup:
     columns, pairs = hop_columns(hops)
     names = [f"{hop['component']}[{hop['task']}]" for hop in hops]
     boxes = [
-        Node(column, str(index), max(168.0, len(cut(name)) * NAME_EM + 32), HOP)
+        Node(column, str(index), max(188.0, len(cut(name)) * NAME_EM + 32), HOP)
         for index, (column, name) in enumerate(zip(columns, names, strict=True))
     ]
     counts = [sum(hop["emitted"].values()) for hop in hops]

@@ -12,7 +12,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sparkbolt.api.causes import MessageOutcome, outcome_words
+from sparkbolt.api.causes import Cause, MessageOutcome, outcome_words
 from sparkbolt.base.source_names import place_text, short_sources
 from sparkbolt.faces.ui.drawings import HOPS_MAX, hop_state, tree
 from sparkbolt.faces.ui.pages import (
@@ -35,6 +35,8 @@ OPEN_MAX = 2000
 """How many open trees are grouped by their holders."""
 LETTER_FILTERS = ("kind", "cause", "component", "spout")
 """The parameters of a URL that select letters, besides a search."""
+KINDS_MAX = 50
+"""How many kinds of dead letters a page lists."""
 LETTER_LISTS = {"waiting": "Waiting", "all": "All"}
 RAW_CHARACTERS_MAX = 20_000
 RAW = "raw-value"
@@ -168,7 +170,8 @@ async def letters_page(request: Request) -> Response:
     filters = {name: request.query_params[name] for name in LETTER_FILTERS if request.query_params.get(name)}
     more = {"replayed": which == "all", "discarded": which == "all"}
     letters = await asking.ask(id_, "letters", search=search, last=wanted_rows(request), **more, **filters)
-    kinds = [] if which == "all" or filters else await asking.ask(id_, "letter_kinds", search=search)
+    others = {name: value for name, value in filters.items() if name != "kind"}
+    kinds = await asking.ask(id_, "letter_kinds", search=search, waiting=which == "waiting", **others)
     return topology_page(
         request,
         "letters.html",
@@ -178,7 +181,11 @@ async def letters_page(request: Request) -> Response:
         lists=LETTER_LISTS,
         search=search,
         filters=filters,
-        kinds=kinds,
+        selection={**filters, **({"search": search} if search else {})},
+        causes=list(Cause),
+        kind=next((one for one in kinds if one["kind"] == filters.get("kind")), None),
+        kinds=[] if "kind" in filters else kinds[:KINDS_MAX],
+        kinds_count=len(kinds),
         page=sliced(request, letters),
         message_of=messages_of(letters),
         pairs_of=letter_pairs,

@@ -25,6 +25,7 @@ from sparkbolt.faces.ui import shown
 from sparkbolt.faces.ui.app import error_status
 from sparkbolt.faces.ui.charts import bar
 from sparkbolt.faces.ui.operator_calls import Asking, UnknownTopology
+from sparkbolt.faces.ui.record_texts import cut_text
 from sparkbolt.faces.ui.urls import address_of, id_in, path_in, path_of
 from sparkbolt.version import __version__
 
@@ -129,7 +130,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= shown.FILTERS
+    made.filters |= {**shown.FILTERS, "cut": cut_text}
     made.globals |= {"bar": bar, "path_of": path_of, "windows": WINDOWS, "reaches": REACHES, "tabs": TABS}
     made.globals |= {"version": __version__, "unknown": shown.UNKNOWN}
     return made

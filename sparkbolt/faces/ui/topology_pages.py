@@ -26,7 +26,7 @@ from sparkbolt.control.documents import (
     WindowDocument,
 )
 from sparkbolt.control.intent import LOG_LEVELS, SETTINGS
-from sparkbolt.faces.ui.charts import Chart, Line
+from sparkbolt.faces.ui.charts import Chart, Line, Unit
 from sparkbolt.faces.ui.drawings import flow, flow_list
 from sparkbolt.faces.ui.pages import (
     REACH_SECS,
@@ -263,7 +263,7 @@ def component_charts(series: SeriesDocument, component: ComponentDocument) -> li
     done = "emitted" if component["kind"] == "spout" else "executed"
     throughput = Chart("Throughput", "rate", times, [Line(done, "a", _values(points, a_second(done)))])
     if component["kind"] == "spout":
-        load = Chart("Lag", "count", times, [Line("positions", "b", _values(points, of("lag")), True)])
+        load = Chart("Lag", _unit_of_lag(component), times, [Line("lag", "b", _values(points, of("lag")), True)])
     else:
         busiest = Line("busiest task", "b", _values(points, lambda point: point["capacity"].get(id_)), True)
         load = Chart("Capacity", "share", times, [busiest])
@@ -341,6 +341,10 @@ async def lag_page(request: Request) -> Response:
     )
 
 
+def _unit_of_lag(spout: ComponentDocument) -> Unit:
+    return "size" if spout["position_unit"] == "bytes" else "count"
+
+
 def lag_charts(series: SeriesDocument, spouts: Sequence[ComponentDocument]) -> list[Chart]:
     """The lag of each spout over time; of its largest partitions, where the series has them."""
     points = series["points"]
@@ -363,7 +367,7 @@ def lag_charts(series: SeriesDocument, spouts: Sequence[ComponentDocument]) -> l
             for source, colour in zip(sources, COLOURS, strict=False)
         ]
         lines = lines or [Line("all partitions", "b", _values(points, whole), True)]
-        charts.append(Chart(id_, "count", times, lines))
+        charts.append(Chart(id_, _unit_of_lag(one), times, lines))
     return _of_series(series, *charts)
 
 

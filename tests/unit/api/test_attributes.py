@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sparkbolt import bolt
 from sparkbolt.api.components import BasicBolt
 from tests.topologies import Count
 from tests.unit.api.declared import the_mistake, words
@@ -17,6 +18,23 @@ def test_a_component_that_cannot_be_pickled_is_a_mistake_that_names_the_attribut
     count.fine, count.lock = {}, threading.Lock()  # type: ignore[attr-defined]
     builder.set_bolt("count", count).shuffle_grouping("split")
     assert the_mistake(builder).startswith("bolt 'count': its attribute 'lock' cannot be pickled (TypeError: ")
+
+
+@pytest.mark.parametrize("is_function", [False, True])
+def test_a_variable_outside_a_bolt_that_cannot_be_pickled_is_named(is_function: bool) -> None:
+    lock = threading.Lock()
+
+    class Locked(BasicBolt):
+        def execute(self, tup: Any, collector: Any) -> None:
+            lock.acquire()
+
+    @bolt(outputs=["word"])
+    def locked(tup: Any) -> Any:
+        lock.acquire()
+
+    builder = words()
+    builder.set_bolt("count", locked if is_function else Locked()).shuffle_grouping("split")
+    assert the_mistake(builder).startswith("bolt 'count': the variable 'lock' that it uses cannot be pickled")
 
 
 class Holding(BasicBolt):

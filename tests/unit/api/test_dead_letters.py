@@ -112,6 +112,7 @@ def write_many(path: str, name: str) -> None:
         append_lines(path, [letter(f"{name}-{number}", note="x" * 5000).to_line()])
 
 
+@pytest.mark.slow
 def test_processes_that_write_to_one_file_take_turns(tmp_path: Path) -> None:
     path = str(tmp_path / "dead.jsonl")
     context = multiprocessing.get_context("spawn")

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkbolt.base.arrow_values import array_of, inferred_array
+from tests.hypotheses import examples
 
 DAY, NOON = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 12, 0, 0, 1)
 ZONED = NOON.replace(tzinfo=dt.UTC)
@@ -126,7 +127,7 @@ def same(value: Any, back: Any, kind: Any) -> bool:
     return bool(value == back) or (isinstance(value, float) and str(value) == str(back.normalize()))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(data=st.data(), kind=kinds)
 def test_a_value_is_read_back_unchanged_or_is_refused_alone(data: st.DataObject, kind: Any) -> None:
     values = data.draw(st.lists(values_of(kind), max_size=6))
@@ -140,7 +141,7 @@ def test_a_value_is_read_back_unchanged_or_is_refused_alone(data: st.DataObject,
             array_of(values, kind)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(values=st.lists(safe | st.lists(safe, max_size=2) | st.dictionaries(st.sampled_from("ab"), safe), max_size=4))
 def test_a_column_with_a_type_inferred_from_its_values_holds_each_of_them(values: list[Any]) -> None:
     try:

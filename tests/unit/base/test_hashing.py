@@ -53,6 +53,7 @@ class Word(enum.StrEnum):
     TO = "to"
 
 
+@pytest.mark.slow
 @given(st.lists(values, max_size=20))
 def test_a_list_column_is_its_values_one_by_one(column: list[Any]) -> None:
     try:
@@ -62,6 +63,7 @@ def test_a_list_column_is_its_values_one_by_one(column: list[Any]) -> None:
     assert hash_column(column).tolist() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "kind"),
     [

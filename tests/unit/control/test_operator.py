@@ -362,6 +362,7 @@ def test_what_is_done_with_letters_while_a_topology_ends_is_in_its_checkpoint(
         one.server.close()
 
 
+@pytest.mark.slow
 def test_ten_thousand_dead_letters_are_listed_without_holding_them(operator: Operator, ended: Path) -> None:
     for batch in range(100):
         put_letters(ended, *(letter(f"{batch * 100 + one:032d}") for one in range(100)), micro_batch=batch)

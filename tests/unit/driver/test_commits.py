@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Committer, TopologyBuilder
+from sparkbolt import BasicBolt, Committer, Config, Spout, TopologyBuilder
 from sparkbolt.api.components import BoltBase
 from sparkbolt.driver.commits import Commits
 from sparkbolt.driver.effects import Commit, Remove, Write
@@ -16,6 +16,7 @@ from sparkbolt.errors import CheckpointError
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.spouts import GeneratorSpout
+from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.wire.verdicts import KeptRows
 
 
@@ -155,6 +156,39 @@ def test_committed_rows_are_not_committed_again_if_another_committer_raises():
         one.settle(0)
     commits(files, outside).settle(0)
     assert outside.came == [("b", 1, [2]), ("a", 1, [1])]
+
+
+class TwoArgumentsError(Exception):
+    def __init__(self, text, place):
+        super().__init__(text)
+
+
+class Numbers(Spout):
+    outputs = ["n"]
+
+    def next_tuple(self, collector):
+        """The driver feeds it."""
+
+
+class Unreadable(Nowhere):
+    """Its row for 2 is one that ``pickle`` writes and cannot read."""
+
+    def row(self, tup):
+        return {"n": [TwoArgumentsError("a", "b") if tup["n"] == 2 else tup["n"]]}
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_row_that_cannot_be_read_back_fails_its_tuple_alone(transactional: bool):
+    builder = TopologyBuilder("rows", Config(transactional=transactional))
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("out", Unreadable()).global_grouping("numbers")
+    with TopologyTestDriver(builder.build()) as driver:
+        for number in (1, 2, 3):
+            driver.feed("numbers", [number], message_id=number)
+        driver.run_until_idle()
+        assert driver.acked("numbers") == [1, 3]
+        [failure] = driver.failed("numbers")
+        assert "its row can be pickled, and reading it back raises TypeError" in failure.reason
 
 
 class Plain(BasicBolt):

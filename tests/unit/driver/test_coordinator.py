@@ -407,6 +407,7 @@ class Nanoseconds(PartitionedSpout):
                 yield position, [position]
 
 
+@pytest.mark.slow
 def test_more_positions_than_trees_are_refused() -> None:
     with pytest.raises(ValueError, match=r"expected at most 2\*\*40.*Are they nanoseconds\?"):
         nanoseconds(1 << 41, 1 << 41).step()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.scale_driver import (
     LATER_MS,
     WAIT,
@@ -47,6 +49,7 @@ def test_a_micro_batch_has_the_same_cost_for_each_of_its_sources() -> None:
     assert_linear(micro_batch, 40)
 
 
+@pytest.mark.slow
 def test_cost_of_a_retry_does_not_depend_on_other_failures() -> None:
     def retries(count: int) -> int:
         driver = Driver(OneLog(count), retry=WAIT)

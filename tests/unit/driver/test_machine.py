@@ -101,6 +101,7 @@ def test_an_uncounted_execution_is_durable_before_the_next_one() -> None:
     engine.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transactional", [True, False])
 def test_a_driver_that_dies_before_any_effect_loses_nothing(transactional: bool) -> None:
     alive = Mortal(topology(transactional=transactional))

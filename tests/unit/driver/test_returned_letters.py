@@ -15,7 +15,7 @@ from sparkbolt import BasicBolt, Config, RetryPolicy, Spout, Topology, TopologyB
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.control.letters.edits import edited
 from sparkbolt.driver.effects import Effect
-from sparkbolt.driver.returned_letters import RETURNED_FOLDER, request_of
+from sparkbolt.driver.returned_letters import RETURNED_FOLDER, ReturnedLetters, request_of
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 
@@ -68,6 +68,12 @@ def run(engine: LocalEngine) -> None:
         if engine.step() is None:
             engine.now_ms = max(engine.now_ms + 1, engine.next_due_ms() or 0)
     raise AssertionError("the topology does not finish")
+
+
+def turns(engine: LocalEngine, count: int = 12) -> None:
+    for _ in range(count):
+        if engine.step() is None:
+            engine.now_ms = max(engine.now_ms + 1, engine.next_due_ms() or 0)
 
 
 def letters(engine: LocalEngine) -> list[DeadLetter]:
@@ -188,40 +194,57 @@ def test_progress_does_not_wait_for_a_returned_letter(path: Path) -> None:
     engine.close()
 
 
-@pytest.mark.parametrize("transactional", [False, True])
-def test_a_driver_that_dies_at_any_step_loses_no_returned_letter(path: Path, transactional: bool) -> None:
-    place = -1
-    while True:
+def lost_by_deaths(path: Path, *, transactional: bool) -> list[int]:
+    """The numbers of the effects before which a death of the driver loses a returned letter."""
+    lost: list[int] = []
+    for place in range(1000):
         MENDED.clear()
         engine, out = captured(numbers(path, transactional=transactional, compact_every=2), Mortal)
         run(engine)
         give_back(engine, *letters(engine))
         MENDED["on"] = True
-        place, engine.count = place + 1, 0
-        engine.dies_before = place
+        engine.count, engine.dies_before = 0, place
         before: Any = {}, -1
         died = False
         try:
-            for _ in range(60):
+            while not engine.coordinator.finished:
                 before = copy.deepcopy(engine.stores), engine.last_commit
-                if engine.step() is None:
-                    engine.now_ms = max(engine.now_ms + 1, engine.next_due_ms() or 0)
-                if engine.coordinator.finished:
-                    break
+                turns(engine, 1)
         except Died:
-            died = True
-            engine.dies_before = -1
+            died, engine.dies_before = True, -1
             if engine.last_commit == before[1]:
                 engine.stores = before[0]
             engine.restart()
         run(engine)
-        assert {20, 40} <= set(emitted(out)), place
-        assert engine.ledger.metrics.of("lines").acked == 5, place
-        assert engine.files.names(RETURNED_FOLDER) == []
+        acked = engine.ledger.metrics.of("lines").acked
+        if acked != 5 or not {20, 40} <= set(emitted(out)) or engine.files.names(RETURNED_FOLDER):
+            lost.append(place)
         engine.close()
         if not died:
-            break
-    assert place > 10
+            assert place > 10, "the driver has died at each step"
+            return lost
+    raise AssertionError("the driver always dies")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_driver_that_dies_at_any_step_loses_no_returned_letter(path: Path, transactional: bool) -> None:
+    assert lost_by_deaths(path, transactional=transactional) == []
+
+
+@pytest.mark.slow
+def test_a_request_that_is_removed_before_its_plan_is_promoted_is_lost(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = ReturnedLetters.look
+
+    def hasty(self: ReturnedLetters, files: Any) -> None:
+        look(self, files)
+        for name in files.names(RETURNED_FOLDER):
+            files.remove(f"{RETURNED_FOLDER}/{name}")
+
+    monkeypatch.setattr(ReturnedLetters, "look", hasty)
+    assert lost_by_deaths(path, transactional=False), "deaths find the mistake"
 
 
 class Queue(Spout):
@@ -242,12 +265,6 @@ def queue_topology() -> Topology:
     builder.set_spout("lines", Queue(), retry=RetryPolicy(max_retries=1))
     builder.set_bolt("parse", Parse()).shuffle_grouping("lines")
     return builder.build()
-
-
-def turns(engine: LocalEngine, count: int = 12) -> None:
-    for _ in range(count):
-        if engine.step() is None:
-            engine.now_ms = max(engine.now_ms + 1, engine.next_due_ms() or 0)
 
 
 @pytest.mark.parametrize("dies_after", [0, 1, 2, 3])

@@ -127,6 +127,7 @@ def test_a_tuple_that_is_held_over_micro_batches_fails():
     assert "no tuple is held over micro-batches" in engine.ledger.failed[0].fail.reason
 
 
+@pytest.mark.slow
 def test_a_bolt_that_fails_different_tuples_in_turn_ends_with_a_smaller_micro_batch():
     """The first executions fail another number each; after ``REPEATS_WHOLE`` of them the entries are halved."""
 

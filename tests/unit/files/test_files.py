@@ -58,6 +58,7 @@ def files(kind: str, root: Path) -> Any:
 class TestOnDisk(FilesContract):
     """Files in a directory. Hadoop's ``file:`` alone is not replaced atomically: it has a checksum beside each file."""
 
+    @pytest.mark.slow
     def test_a_reader_sees_the_old_content_or_the_new_one(self, files: Any) -> None:
         contents = [bytes([65 + number]) * 50_000 for number in range(8)]
         files.write("life", contents[0])
@@ -114,6 +115,7 @@ class TestOnDisk(FilesContract):
         files.remove_leftovers("nowhere")
         assert sorted((root / "ledger").iterdir()) == sorted([root / "ledger" / "0.entry", new, *others])
 
+    @pytest.mark.slow
     def test_a_write_without_enough_space_changes_nothing(self, kind: str, root: Path) -> None:
         files_at(kind, str(root)).write("ledger/0.entry", b"old")
         limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
@@ -159,6 +161,7 @@ files.write("ledger/0.entry", b"new")
         files.write("ledger/0.entry", b"newer")
         assert files.read("ledger/0.entry") == b"newer"
 
+    @pytest.mark.slow
     def test_two_processes_that_replace_one_file_never_mix_it(self, kind: str, root: Path) -> None:
         files = files_at(kind, str(root))
         files.write("shared", b"A" * 30_000)
@@ -324,6 +327,7 @@ def test_an_interrupted_write_leaves_nothing(
     assert files.read("ledger/0.entry") == b"old"
 
 
+@pytest.mark.slow
 def test_each_file_is_created_by_exactly_one_of_two_processes(root: Path) -> None:
     code = "print(sum(files.create(f'lives/{number}', str(os.getpid()).encode()) for number in range(200)))"
     processes = [process("local", root, code) for _ in range(2)]

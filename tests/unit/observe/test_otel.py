@@ -273,6 +273,7 @@ def collector() -> Iterator[Collector]:
     thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_a_collector_receives_the_traces_over_http_at_the_address_in_the_environment(
     collector: Collector, monkeypatch: pytest.MonkeyPatch, compression: str

@@ -25,7 +25,11 @@ PAUSE = threading.Event()
 WORKER = """
 import sys, threading
 from sparkbolt.api.progress import Activity
+from sparkbolt.spark import activity_pages
 from sparkbolt.spark.activity_pages import LookOut
+from sparkbolt.worker import activity
+
+activity_pages.LOOK_EVERY_SECS, activity.SHOWN_AFTER_SECS = 0.01, 0.0
 
 class Task:
     current = 4, ["a word"], 0
@@ -74,7 +78,7 @@ def test_a_hanging_call_is_detected_with_its_tuple_and_its_line_and_its_process_
     pages = Pages(str(tmp_path / "pages"))
     with worker(tmp_path) as process:
         name = str(process.pid)
-        sight = seen(pages, name, "with ['a word'] (tuple 5 of 10 of its frame), at hanging.py:12, in call_of_a_user")
+        sight = seen(pages, name, "with ['a word'] (tuple 5 of 10 of its frame), at hanging.py:16, in call_of_a_user")
         assert (sight.doing.micro_batch_id, sight.doing.activity, sight.doing.task) == (7, Activity.EXECUTE, 3)
         assert pages.kill_busy() == 1
         assert process.wait() == -signal.SIGKILL

@@ -147,6 +147,7 @@ def run(
 EXPECTED = sorted([digit, 10 - sum(n % 10 == digit for n in WAYS)] for digit in range(10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alternate", [False, True])
 @pytest.mark.parametrize("tested", [CountOrDie(), Keys()], ids=lambda of: type(of).__name__)
 def test_the_state_counts_all_tuples_but_those_that_killed(
@@ -188,6 +189,7 @@ class Forking(CountOrDie):
         super().execute(tup, collector)
 
 
+@pytest.mark.slow
 def test_a_process_that_a_dead_child_left_behind_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     began = time.monotonic()
     _, failed = run(Forking(), monkeypatch)

@@ -78,6 +78,7 @@ def test_repeated_error_lines_are_logged_a_few_times_and_then_counted(caplog: py
     assert announced(caplog)[2:] == [told]
 
 
+@pytest.mark.slow
 def test_an_outage_is_one_line_with_the_most_frequent_cause_and_the_next_step(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

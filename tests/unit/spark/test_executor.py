@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from sparkbolt.spark.executor import ARROW_BYTES_MAX, BATCH_BYTES_MAX, _parts_of, batches_of, rows_of
+from sparkbolt.layout.lane import lay_out
+from sparkbolt.spark.executor import (
+    ARROW_BYTES_MAX,
+    BATCH_BYTES_MAX,
+    _environment,
+    _parts_of,
+    batches_of,
+    packed,
+    rows_of,
+)
+from tests.unit.api.declared import words
 
 
 def parts(*sizes: int) -> list[list[int]]:
@@ -38,3 +51,20 @@ def test_rows_survive_a_round_trip() -> None:
     batches = list(batches_of(rows))
     assert [batch.num_rows for batch in batches] == [3, 2, 1]
     assert [(dest, bytes(frame)) for batch in batches for dest, frame in rows_of(batch)] == rows
+
+
+def test_a_value_of_a_class_of_the_main_program_is_written_and_read_in_a_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Order:
+        pass
+
+    Order.__module__, Order.__qualname__ = "__main__", "Order"
+    program, worker = ModuleType("__main__"), ModuleType("__main__")
+    vars(program)["Order"] = Order
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    bundle = packed(lay_out(words().build(), 2), "run")
+    monkeypatch.setitem(sys.modules, "__main__", worker)
+    _environment(bundle)
+    assert isinstance(pickle.loads(pickle.dumps(Order())), Order)
+    assert not vars(worker).keys() & {"Order"}, "the module of the worker's own program is as it was"

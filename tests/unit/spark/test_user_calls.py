@@ -46,6 +46,8 @@ ENTERED, LET = threading.Event(), threading.Event()
 
 def maybe_hang(method: str) -> None:
     if method in HANGS_IN:
+        if method != "listener":  # all calls of a spout that hangs wait in its thread: no other call is cut short
+            calls_module.CLOSE_SECS = calls_module.LEAVE_SECS = 0.05
         ENTERED.set()
         LET.wait(60)
 
@@ -96,6 +98,7 @@ def build(spout: Hanging, **settings: Any) -> Topology:
 @pytest.fixture(autouse=True)
 def let_go(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(calls_module, "CLOSE_SECS", 1.0)
+    monkeypatch.setattr(calls_module, "LEAVE_SECS", 0.5)
     monkeypatch.setattr("sparkbolt.spark.supervisor.why_gone", lambda session: None)
     new_life = Supervisor._new_life
     monkeypatch.setattr(Supervisor, "_new_life", lambda supervisor: PLAYING[-1].play(new_life(supervisor)))
@@ -192,6 +195,7 @@ def test_a_simulated_topology_finishes_and_is_idle(begin: Any) -> None:
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["next_ranges", "on_committed", "on_sources_changed"])
 def test_a_hanging_method_of_a_spout_blocks_nothing_and_is_abandoned_by_a_stop(
     begin: Any, method: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -234,6 +238,7 @@ def test_result_of_an_abandoned_call_changes_nothing(begin: Any, tmp_path: Path)
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_a_hanging_listener_is_named_and_abandoned(begin: Any, caplog: pytest.LogCaptureFixture) -> None:
     running = begin()
     HANGS_IN.add("listener")
@@ -267,13 +272,17 @@ def test_a_listener_may_stop_the_topology_and_does_not_wait_for_it(begin: Any, h
             thread.join(20)
 
 
-def test_a_hanging_close_is_waited_for_only_until_its_limit(begin: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hanging_close_is_waited_for_only_until_its_limit(
+    begin: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     HANGS_IN.add("close")
     running = begin()
     assert running.await_finished(20)
+    monkeypatch.setattr(calls_module, "CLOSE_SECS", 0.05)
+    monkeypatch.setattr(calls_module, "LEAVE_SECS", 0.05)
     running.stop()
     assert lines(caplog) == [
-        "close of spout 'numbers' has not returned for 1 s: it is left behind, and spout numbers is not closed"
+        "close of spout 'numbers' has not returned for 0 s: it is left behind, and spout numbers is not closed"
     ]
 
 

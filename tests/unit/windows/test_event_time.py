@@ -98,6 +98,7 @@ def test_a_stream_is_not_idle_because_nobody_listened(restart: bool) -> None:
         assert run.shown() == ["b", "d", "a", "c"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("idle", [None, secs(2)])
 def test_the_watermark_moves_at_the_same_times_whatever_is_killed(idle: Any) -> None:
     """Ticks run the task between its tuples; a kill in between, and another process, change nothing.

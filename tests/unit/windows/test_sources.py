@@ -14,6 +14,7 @@ from sparkbolt.api.topology import Topology
 from sparkbolt.driver.source_watermarks import IDLE_SOURCE_MS
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.windows import TupleWindow, WaterMarkEventGenerator, WindowCollector
+from tests.hypotheses import examples
 from tests.unit.windows.windowed import SECOND, secs
 
 TIMES: dict[str, list[int]] = {}
@@ -249,7 +250,7 @@ def test_end_of_all_sources_alone_closes_no_window() -> None:
     assert (runs.wait(60_000), runs.engine.coordinator.finished) == ([], True)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     times=st.lists(st.lists(st.integers(0, 40), max_size=12).map(sorted), min_size=1, max_size=4),
     steps=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.booleans()), max_size=20),

@@ -278,6 +278,7 @@ class WithAnOption(Gathering):
         yield [number]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bolt", [Plain(), ByHand(), Awaiting(), Blocks(), Windowed().with_tumbling_window(Count(1)), WithAnOption()]
 )
@@ -305,6 +306,45 @@ def test_the_tuples_of_a_micro_batch_share_the_time_of_their_flush_in_percentile
     assert latency.percentile(0.5) == pytest.approx(11.0, rel=ERROR_MAX)
     (flow,) = counters.measured.flows.values()
     assert flow.execute_ms == latency.sum_ms
+
+
+class Writing(BasicBolt):
+    """Writes what it has gathered, unless there is a 2 in it."""
+
+    outputs = ["written"]
+
+    def prepare(self, context: Any) -> None:
+        self.gathered: list[int] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.gathered.append(tup["n"])
+
+    def flush(self) -> Iterator[list[Any]]:
+        if 2 in self.gathered:
+            raise ValueError("no 2")
+        yield [self.gathered]
+        self.gathered = []
+
+
+class TakingOut(Writing):
+    def flush(self) -> Iterator[list[Any]]:
+        gathered, self.gathered = self.gathered, []
+        if 2 in gathered:
+            raise ValueError("no 2")
+        yield [gathered]
+
+
+@pytest.mark.parametrize(("writing", "written"), [(Writing(), [[1]]), (TakingOut(), [[1], [3], [4]])])
+def test_attributes_keep_what_a_flush_that_raises_left_in_them(writing: BasicBolt, written: list[Any]) -> None:
+    builder = TopologyBuilder("writing", Config(max_attempts=1))
+    builder.set_spout("numbers", Fed())
+    builder.set_bolt("write", writing).global_grouping("numbers")
+    with TopologyTestDriver(builder.build()) as driver:
+        for number in (1, 2, 3, 4):
+            driver.feed("numbers", [number], message_id=number)
+            driver.run_until_idle()
+        assert driver.emitted("write") == [[one] for one in written]
+        assert [[number] for number in driver.acked("numbers")] == written
 
 
 # When it is called.

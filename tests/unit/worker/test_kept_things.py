@@ -116,6 +116,7 @@ class Using(BasicBolt):
         collector.emit([f"{self.counts.total()} {self.thing is not None}"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", THINGS)
 def test_unpicklable_attribute_made_in_prepare_is_transient_and_logged_once(kind, caplog):
     driver = run(Using(kind), ["to", "be"], ["or"])

@@ -31,6 +31,7 @@ from sparkbolt.wire.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.worker.outbox import Outbox
 from sparkbolt.worker.routing import EmittedRows, Route, StreamRoutes
 from sparkbolt.worker.state.task_state import DictStore, TaskState
+from tests.hypotheses import examples
 
 TASK = 6
 TO_ONE = (Route(0, "behind", (9,), GlobalGrouping(), False),)
@@ -104,7 +105,7 @@ def given_again(own: Outbox, base: int, positions: Sequence[int]) -> dict[int, t
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(seed=st.integers(0, 2**32), micro_batches=st.integers(1, 12))
 def test_outbox_of_a_task_equals_a_dict_across_crashes(seed: int, micro_batches: int) -> None:
     rng = random.Random(seed)
@@ -304,7 +305,7 @@ def crash(engine: LocalEngine, rng: random.Random) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 2**32), tasks=st.integers(1, 2), count=st.integers(1, 40))
 def test_each_value_is_retried_until_acked_or_set_aside_and_no_crash_loses_or_repeats_one(
     seed: int, tasks: int, count: int

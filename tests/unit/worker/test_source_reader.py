@@ -259,6 +259,7 @@ def test_a_rest_that_cannot_begin_where_the_spout_says_breaks_the_range_off(posi
 
 def test_without_ackers_a_rest_that_nobody_asks_for_again_is_reported() -> None:
     Numbers.tried.clear()
+    SEEN[20] = 1  # so that its bolt fails nothing
     engine = LocalEngine(topology(Numbers(enough_at(30)), acker_tasks=0))
     promotion = engine.step()
     assert promotion is not None
@@ -336,6 +337,7 @@ class Lettered(Columns):
             yield [number] * 100, [pa.DictionaryArray.from_arrays(codes, texts)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "at_once"), [(Numbers, 50), (Columns, 50), (Pairs, 2), (Lettered, 100)])
 def test_records_read_again_one_by_one_are_processed_together_if_possible(
     kind: type[Numbers], at_once: int, monkeypatch: pytest.MonkeyPatch

@@ -25,7 +25,7 @@ from sparkbolt.errors import SparkboltError, WrongUseError
 from sparkbolt.faces.cli.command_arguments import Count
 from sparkbolt.faces.cli.operate.operator_access import by, operator_of
 from sparkbolt.faces.cli.program import EXIT_FINISHED
-from sparkbolt.faces.cli.resolver import checkpoint_of, entry_of, is_path
+from sparkbolt.faces.cli.resolver import entry_of, letters_of
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
@@ -36,8 +36,7 @@ def _store(where: str, client_config: str | None) -> LetterStore:
     Raises:
         WrongUseError: there is no such store.
     """
-    is_place = where.startswith((KAFKA, FILE)) or is_path(where) or os.path.isfile(where)
-    return open_store(LetterLocation(where if is_place else checkpoint_of(where), client_config), open_files)
+    return open_store(LetterLocation(letters_of(where), client_config), open_files)
 
 
 def list_letters(

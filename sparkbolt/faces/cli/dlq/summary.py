@@ -1,4 +1,4 @@
-"""Summary: the lines about messages that were set aside: how many, where they are, and how to replay them.
+"""Summary: the lines about messages that were given up: how many, where they are, and how to give them back.
 
 You can copy every command in them as it is.
 """
@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from sparkbolt.api.dead_letters import CHECKPOINT, stream_of
 from sparkbolt.api.topology import Topology
 from sparkbolt.connectors.files.dead_letter_files import FileDeadLetters
+from sparkbolt.driver.ledger.ledger_files import KEPT_LETTERS
 
 
 def aside_lines(set_aside: Mapping[str, int], topology: Topology | None, letters_directory: str) -> Iterator[str]:
-    """One sentence for each spout whose messages a run has set aside.
+    """One sentence for each spout whose messages a run has given up.
 
     Args:
         set_aside: how many messages of each spout.
@@ -24,8 +25,18 @@ def aside_lines(set_aside: Mapping[str, int], topology: Topology | None, letters
     if topology is None:
         return
     for spout, count in sorted(set_aside.items()):
-        how_many = f"{count:,} messages of {spout} were" if count != 1 else f"1 message of {spout} was"
-        yield f"{how_many} set aside: {_what_to_do(_place(topology, spout, letters_directory), spout)}"
+        place = _place(topology, spout, letters_directory)
+        if place.startswith("!"):
+            how_many = f"{count:,} messages of {spout} were" if count != 1 else f"1 message of {spout} was"
+            yield f"{how_many} given up: {place[1:]}"
+        else:
+            how_many = f"{count:,} dead letters of {spout} are" if count != 1 else f"1 dead letter of {spout} is"
+            yield f"{how_many} waiting: {_what_to_do(place, spout, can_return=_can_return(letters_directory))}"
+
+
+def _can_return(letters_directory: str) -> bool:
+    """Whether a later start with the same checkpoint can take letters back."""
+    return not any(part.startswith(KEPT_LETTERS) for part in letters_directory.split("/"))
 
 
 def _place(topology: Topology, spout: str, letters_directory: str) -> str:
@@ -47,12 +58,10 @@ def _place(topology: Topology, spout: str, letters_directory: str) -> str:
     return f"!the log and `sparkbolt errors` show them; Sparkbolt does not keep {whose}"
 
 
-def _what_to_do(place: str, spout: str) -> str:
-    if place.startswith("!"):
-        return place[1:]
+def _what_to_do(place: str, spout: str, *, can_return: bool) -> str:
     where = shlex.quote(place)
-    into = "" if place.startswith("kafka:") else " --into FILE"
+    into = "" if can_return or place.startswith("kafka:") else " --into FILE"
     return (
-        f"list them with `sparkbolt dlq list {where}`, replay them with `sparkbolt dlq replay "
+        f"list them with `sparkbolt dlq list {where}`, give them back with `sparkbolt dlq replay "
         f"{where} --spout {shlex.quote(spout)}{into}`"
     )

@@ -80,7 +80,7 @@ def start_detached(topology: Topology, given: Sequence[str], log_dir: str | None
         return EXIT_FINISHED
     code = child.wait()
     if word == RunEnd.FINISHED and code in (EXIT_FINISHED, EXIT_SET_ASIDE):
-        aside = f"; messages were set aside: `sparkbolt tail {name}` shows which" if code == EXIT_SET_ASIDE else ""
+        aside = f"; messages were given up: `sparkbolt tail {name}` shows which" if code == EXIT_SET_ASIDE else ""
         print(f"{name} has finished already, {text}{aside}")
         return code
     _show_end(topology.name, directory, out, code)

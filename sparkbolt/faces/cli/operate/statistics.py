@@ -157,12 +157,12 @@ def _ended(document: TopologyDocument, now_ms: int) -> str:
 
 
 _TITLES = {
-    "spout": ("spout", "emitted", "acked", "failed", "set aside", "lag", "p50 ms", "p99 ms", "max ms"),
+    "spout": ("spout", "emitted", "acked", "failed", "given up", "lag", "p50 ms", "p99 ms", "max ms"),
     "bolt": ("bolt", "executed", "emitted", "failed", "errors", "capacity", "execute ms", "p99 ms", "process ms"),
     "system": ("system", "executed", "capacity", "execute ms"),
 }
 _DROPPABLE = {
-    "spout": ("p99 ms", "p50 ms", "lag", "set aside", "max ms"),
+    "spout": ("p99 ms", "p50 ms", "lag", "given up", "max ms"),
     "bolt": ("capacity", "execute ms", "process ms", "errors", "emitted", "p99 ms"),
     "system": (),
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from benchmarks.scale_driver import read_out
 from sparkbolt.connectors.files.file_planner import FilePlanner
 from tests.unit.growth import assert_linear, calls_of
@@ -15,6 +17,7 @@ def write(directory: Path, count: int, ending: str = ".txt") -> None:
         (directory / f"{number:06}{ending}").write_text(f"line {number}\n")
 
 
+@pytest.mark.slow
 def test_files_already_read_add_no_cost_to_later_plans() -> None:
     def all_plans(count: int) -> int:
         with tempfile.TemporaryDirectory() as directory:

@@ -21,6 +21,7 @@ from sparkbolt import RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.connectors.files.file_identity import path_of
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
+from tests.hypotheses import examples
 from tests.unit.connectors.files.tails import Tail, append, rotate
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -60,7 +61,7 @@ def test_a_rotation_while_the_driver_is_down_loses_and_repeats_nothing(tmp_path:
     assert tail.read() == ["third"]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(seed=st.integers(0, 1 << 30))
 def test_each_line_is_read_once_even_if_files_are_rotated_during_reading(
     tmp_path_factory: pytest.TempPathFactory, seed: int

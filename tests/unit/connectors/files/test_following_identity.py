@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sparkbolt.connectors.files import file_identity as identity
 from sparkbolt.connectors.files import unpacked_file as unpacking
+from tests.hypotheses import examples
 from tests.unit.connectors.files.tails import Tail, append, rotate
 
 HEADER = 60 * "# a comment\n"
@@ -104,7 +105,7 @@ def test_a_restart_goes_on_in_the_last_content_of_a_file_that_was_emptied(tmp_pa
     assert len(tail.read()) == 59 + 1 + 2000
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(seed=st.integers(0, 1 << 30))
 def test_each_line_of_equal_files_is_read_once_wherever_the_files_are_moved(
     tmp_path_factory: pytest.TempPathFactory, seed: int

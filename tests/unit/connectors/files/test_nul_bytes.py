@@ -38,6 +38,7 @@ def test_a_hole_before_a_line_loses_no_line_and_uses_no_memory(tmp_path: Path, b
     assert peak < HOLE / 2
 
 
+@pytest.mark.slow
 def test_a_hole_in_a_compressed_copy_costs_no_line(tmp_path: Path) -> None:
     path = tmp_path / "a.log.1.gz"
     path.write_bytes(gzip.compress(bytes(HOLE) + b"one\ntwo\n"))

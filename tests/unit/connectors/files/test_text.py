@@ -27,6 +27,7 @@ from sparkbolt.connectors.files.file_identity import path_of
 from sparkbolt.connectors.files.plain_file import escape, unescape
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import TextSpout
+from tests.hypotheses import examples
 
 PACKERS = {".txt": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
@@ -103,7 +104,7 @@ texts = st.lists(
 ).map(b"".join)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     data=texts,
     cuts=st.sets(st.integers(1, 400), max_size=8),
@@ -170,7 +171,7 @@ def drain(spout: TextSpout, budget: int, parallelism: int) -> tuple[list[tuple[i
     return found, plans
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     data=texts,
     budget=st.integers(1, 200),
@@ -199,6 +200,7 @@ def test_a_large_file_is_split_across_all_tasks_and_small_ones_are_grouped(tmp_p
     assert max(sum(range_.task == task for range_ in ranges) for task in range(4)) <= 64
 
 
+@pytest.mark.slow
 def test_a_worker_unpacks_a_compressed_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(b"line %d\n" % n for n in range(200_000))
     (tmp_path / "a.gz").write_bytes(gzip.compress(data))
@@ -217,6 +219,7 @@ def test_a_worker_unpacks_a_compressed_file_once(tmp_path: Path, monkeypatch: py
     assert unpacked == 2 * len(data), "once in the driver, once in the worker"
 
 
+@pytest.mark.slow
 def test_all_frames_of_a_zstandard_file_are_read(tmp_path: Path) -> None:
     zstandard = pytest.importorskip("zstandard")
     data = b"".join(b"line %d\n" % n for n in range(100_000))
@@ -255,7 +258,7 @@ def test_a_followed_file_yields_a_line_once_it_has_its_newline(tmp_path: Path) -
         assert not spout.finished(progress)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(pieces=st.lists(texts, max_size=5), budget=st.integers(1, 60))
 def test_file_growth_between_plans_loses_and_repeats_nothing(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], budget: int

@@ -22,6 +22,7 @@ from sparkbolt.api.ranges import Range
 from sparkbolt.connectors.files import unpacked_file as unpacking
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import JsonLinesSpout, TextSpout
+from tests.hypotheses import examples
 from tests.unit.connectors.files.test_text import by_columns, by_rows, drain, naive
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -43,6 +44,7 @@ def lines_and_damage(path: Path, budget: int = 100_000) -> tuple[list[tuple[int,
     return found[:-1], found[-1][0]
 
 
+@pytest.mark.slow
 @every_format
 @pytest.mark.parametrize("lost", [1, 9, 50_000])
 def test_a_cut_file_gives_its_whole_lines_and_one_bad_record(tmp_path: Path, suffix: str, lost: int) -> None:
@@ -84,7 +86,7 @@ def test_members_are_read_one_after_another_up_to_the_damaged_one(tmp_path: Path
     assert damage <= 1004
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     suffix=st.sampled_from(sorted(PACKERS)),
     lines=st.lists(st.binary(max_size=12).map(lambda text: text.replace(b"\n", b"") + b"\n"), min_size=1, max_size=60),
@@ -149,8 +151,8 @@ def test_a_damaged_file_of_json_lines_is_one_dead_letter_and_no_number_is_cut(tm
 @pytest.mark.parametrize("follow", [True, False])
 @pytest.mark.parametrize(
     "content",
-    [gzip.compress(b"one\n") + b"\n", bz2.compress(b"") + b"\n", b"PK\x03\x04\n"],
-    ids=["gzip", "bzip2", "zip"],
+    [gzip.compress(b"one\n") + b"\n", bz2.compress(b"") + b"\n", b"PK\x03\x04\n", "one\n".encode("utf-16")],
+    ids=["gzip", "bzip2", "zip", "utf-16"],
 )
 def test_a_compressed_file_under_another_name_is_read_as_is_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, follow: bool
@@ -160,7 +162,8 @@ def test_a_compressed_file_under_another_name_is_read_as_is_with_a_warning(
     spout = TextSpout(path, follow=follow)
     spout.open(TopologyContext("t", "lines", 0, 1, 1, Config()))
     spout.next_ranges({}, 100)
-    assert caplog.text.count(f"{path} begins as a compressed file") == 1
+    said = "a compressed file" if content[:1] != b"\xff" else "text in UTF-16"
+    assert caplog.text.count(f"{path} begins as {said}") == 1
 
 
 @every_format

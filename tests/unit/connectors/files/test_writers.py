@@ -30,6 +30,7 @@ from sparkbolt.bolts import JsonLinesBolt, ParquetBolt, PrintBolt
 from sparkbolt.connectors.message_parts import encoded, encoded_part
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
+from tests.hypotheses import examples
 
 
 def context(micro_batch_id: int, component: str = "sink", index: int = 0) -> TopologyContext:
@@ -71,7 +72,7 @@ attempts = st.lists(
 
 
 @pytest.mark.parametrize(("write", "read", "suffix"), WRITERS)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(attempts=attempts)
 def test_last_attempt_of_a_micro_batch_and_task_replaces_earlier_ones(
     tmp_path_factory: pytest.TempPathFactory, write: Any, read: Any, suffix: str, attempts: list[Any]

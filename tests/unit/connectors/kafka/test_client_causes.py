@@ -68,9 +68,7 @@ def test_a_login_that_is_refused_while_a_topology_runs_is_an_outage(caplog):
     place = KafkaPartition("orders", 0)
     own: Any = SimpleNamespace(
         kafka_partitions=lambda topics: [place],
-        ids=lambda *_: {},
-        ask_ids=lambda topics: None,
-        forget_ids=lambda topics: None,
+        ids=lambda topics: {},
         firsts=lambda places: {place: 0},
         ends=lambda places: {place: 5},
     )
@@ -88,6 +86,7 @@ def test_a_login_that_is_refused_while_a_topology_runs_is_an_outage(caplog):
     assert "the Kafka brokers refuse the login; nothing new is read or told until that is mended" in caplog.text
 
 
+@pytest.mark.slow
 def test_tls_at_a_port_without_tls_is_an_outage_that_names_the_port():
     with SmallBroker() as at:
         own = cluster(at.address, {"security.protocol": "SSL"})

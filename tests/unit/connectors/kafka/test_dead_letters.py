@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 
 from sparkbolt.api.dead_letters import Attempt, DeadLetter, RawMessage
+from sparkbolt.connectors.kafka import kafka_sender
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
-from sparkbolt.connectors.kafka.kafka_dead_letters import KafkaDeadLetters, letter_of, message_of, read_topic
+from sparkbolt.connectors.kafka.kafka_dead_letters import (
+    KafkaDeadLetters,
+    LettersNotTakenError,
+    discard,
+    letter_of,
+    message_of,
+    read_topic,
+)
 from sparkbolt.control.letters.topic import LetterTopic
 from sparkbolt.spouts.kafka import MockKafka
+from tests.small_broker import SmallBroker
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +38,7 @@ def letter(name: str, value: bytes | None = b"be", *, reason: str = "ValueError:
     return DeadLetter(name, "t", "v", "lines", 0, (last,), **known)
 
 
+@pytest.mark.slow
 def test_a_letter_too_long_for_its_topic_is_shortened_and_blocks_no_other(kafka):
     kafka.create("short.dlq")
     sink = KafkaDeadLetters(kafka.brokers, "short.dlq", client={"message.max.bytes": 20_000})
@@ -50,6 +60,7 @@ def test_half_a_character_in_a_reason_keeps_no_letter_from_being_written():
     assert letter_of(message) == broken
 
 
+@pytest.mark.slow
 def test_a_letter_without_its_message_is_not_replayed_as_an_empty_one(kafka):
     kafka.create("gone.dlq")
     kafka.create("orders")
@@ -60,3 +71,15 @@ def test_a_letter_without_its_message_is_not_replayed_as_an_empty_one(kafka):
     done = topic.replay(topic.letters().letters, None)
     assert done.ids == []
     assert "is gone" in done.left_out[0]
+
+
+def test_a_missing_topic_of_dead_letters_is_named(monkeypatch):
+    monkeypatch.setattr(kafka_sender, "NEW_TOPIC_SECS", 0.001)
+    with (
+        SmallBroker() as broker,
+        pytest.raises(
+            LettersNotTakenError,
+            match=r"1 message\(s\) .* topic 'lost' at 127\S+: it does not exist: create it",
+        ),
+    ):
+        discard(ClientSettings(broker.address), "lost", ["ab"])

@@ -170,6 +170,7 @@ def test_a_short_name_of_a_user_masks_no_text():
     settings = ClientSettings("a.example:9092", {"sasl.username": "a", "sasl.password": "x4!y"})
     assert settings.scrub("ann: a bad password x4!y") == "ann: a bad password ***"
     assert repr(settings) == "ClientSettings('a.example:9092', sasl.username=a, sasl.password=***)"
+    assert ClientSettings("h:1", {"sasl.password": "b"}).scrub("/bootstrap: password b") == "/bootstrap: password ***"
 
 
 def test_a_producer_is_idempotent_and_nobody_can_say_otherwise():

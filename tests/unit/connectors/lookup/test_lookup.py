@@ -194,6 +194,7 @@ def service() -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.slow
 def test_a_web_service_is_asked_once_for_each_key(service: str) -> None:
     lookup = Lookup.http(f"{service}/users/{{key}}", headers={"By": "me"}, connections=3)
     try:

@@ -86,6 +86,7 @@ def test_a_topology_writes_and_one_refused_row_fails_alone(url: str) -> None:
     assert query(url, "SELECT count(*), min(id), max(id) FROM orders") == [(2999, 0, 2999)]
 
 
+@pytest.mark.slow
 def test_a_micro_batch_that_runs_again_writes_nothing_twice(url: str) -> None:
     for _ in range(3):
         assert writer(url, ORDERS).write(4, numbered(1, 2, 3)) == {}

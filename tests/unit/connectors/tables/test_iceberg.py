@@ -39,7 +39,7 @@ def ended() -> Iterator[None]:
 
 
 def begun(lake: Path, component: str = "table", **options: Any) -> IcebergBolt:
-    bolt = IcebergBolt(TABLE, properties=properties(lake), **options)
+    bolt = IcebergBolt(TABLE, **{"properties": properties(lake), **options})
     BEGUN.append(bolt)
     bolt.begin(TopologyContext("t", component, 0, 1, 1, Config(), checkpoint_id="c0ffee"))
     return bolt
@@ -121,7 +121,8 @@ def test_a_table_is_created_with_its_schema_and_partitions(tmp_path: Path) -> No
 
 
 def test_an_unavailable_catalog_is_waited_for(tmp_path: Path) -> None:
-    bolt = begun(tmp_path)
+    at_once = {**properties(tmp_path), "uri": f"sqlite:///{tmp_path}/catalog.db?timeout=0"}
+    bolt = begun(tmp_path, properties=at_once)
     bolt.commit(1, rows({"n": 0}))
     with closing(sqlite3.connect(tmp_path / "catalog.db", timeout=0)) as other:
         other.execute("BEGIN EXCLUSIVE")

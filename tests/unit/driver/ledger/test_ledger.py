@@ -19,6 +19,7 @@ from sparkbolt.errors import CheckpointError, InvariantError
 from sparkbolt.wire.acker import judge, merge
 from sparkbolt.wire.plan import Entry, MicroBatchPlan
 from sparkbolt.wire.verdicts import Feedback, Partials
+from tests.hypotheses import examples
 
 LINES, QUEUE, COUNT, WINDOW = (1, 2), (3,), (4, 5), (6,)
 SPOUTS = [SpoutInfo("lines", LINES, True, at_once(2)), SpoutInfo("queue", QUEUE, False, None)]
@@ -291,7 +292,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestLedger = Machine.TestCase
-TestLedger.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestLedger.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)
 
 
 def one_line(position=0, attempt=1, number=0, sequence=0, **kwargs):

@@ -15,6 +15,7 @@ from sparkbolt.driver.ledger.message_log import Live, MessageLog
 from sparkbolt.driver.ledger.open_trees import RotatingMap
 from sparkbolt.driver.ledger.retry_schedule import Retry, RetrySchedule
 from sparkbolt.wire.plan import Entry
+from tests.hypotheses import examples
 
 TASK = 1
 SOURCE = "orders/3"
@@ -138,7 +139,7 @@ class World:
         assert (again.state(), again.view(self.trees)) == (log.state(), view)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 30))
 def test_log_agrees_with_a_model_of_single_positions_on_each_position(seed: int, steps: int) -> None:
     rng, world = random.Random(seed), World()

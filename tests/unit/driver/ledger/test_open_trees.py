@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sparkbolt.driver.ledger.open_trees import RotatingMap
 from sparkbolt.errors import InvariantError
+from tests.hypotheses import examples
 
 KEYS = st.sets(st.integers(0, 40) | st.integers(2**48, 2**48 + 40), max_size=12).map(sorted)
 
@@ -117,7 +118,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestRotatingMap = Machine.TestCase
-TestRotatingMap.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRotatingMap.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 
 
 @given(buckets=st.integers(2, 6), turns=st.integers(0, 12))

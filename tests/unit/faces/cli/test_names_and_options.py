@@ -84,7 +84,7 @@ def test_a_file_elsewhere_is_loaded_by_its_path(module: str, tmp_path: Path, mon
         ("topologys_of_a_test.py", ": did you mean '{}.py'?"),
         ("several_of_a_test.py", "several topologies: write several_of_a_test.py:one or several_of_a_test.py:two"),
         ("none_of_a_test.py", "none_of_a_test.py has no Topology and no TopologyBuilder"),
-        ("./{}:topology", "did you mean ./{0}.py, or the module {0}?"),
+        ("./{}:topology", "expected module:attribute"),
         ("topologys_of_a_test:topology", "or on Python's path: did you mean '{}'?"),
         ("{}:number", "is of type int, expected a Topology"),
         ("{}:number", "returns one: its topologies are topology"),

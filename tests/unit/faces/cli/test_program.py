@@ -197,8 +197,8 @@ def test_a_run_that_sets_messages_aside_ends_with_exit_code_3_and_says_what_to_t
     outcome, text = outcome_of(monkeypatch, signals=[], set_aside_here={"lines": 12})
     assert (outcome.kind, outcome.exit_code) == ("finished", 3)
     assert text.splitlines()[-1] == (
-        "12 messages of lines were set aside: list them with `sparkbolt dlq list state/words/dead-letters`, "
-        "replay them with `sparkbolt dlq replay state/words/dead-letters --spout lines --into FILE`"
+        "12 dead letters of lines are waiting: list them with `sparkbolt dlq list state/words/dead-letters`, "
+        "give them back with `sparkbolt dlq replay state/words/dead-letters --spout lines`"
     )
     outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT], set_aside_here={"lines": 12})
     assert outcome.exit_code == 3
@@ -211,9 +211,13 @@ def test_a_run_that_sets_messages_aside_ends_with_exit_code_3_and_says_what_to_t
     [
         (
             "file:/tmp/x/dead letters.jsonl",
-            "sparkbolt dlq replay '/tmp/x/dead letters.jsonl' --spout lines --into FILE",
+            "1 dead letter of lines is waiting: list them with `sparkbolt dlq list '/tmp/x/dead letters.jsonl'`, "
+            "give them back with `sparkbolt dlq replay '/tmp/x/dead letters.jsonl' --spout lines`",
         ),
-        ("log:", "the log and `sparkbolt errors` show them; Sparkbolt does not keep them"),
+        (
+            "log:",
+            "1 message of lines was given up: the log and `sparkbolt errors` show them; Sparkbolt does not keep them",
+        ),
         (print, "their dead letters went to FunctionSink"),
     ],
 )
@@ -222,8 +226,9 @@ def test_location_of_set_aside_messages_depends_on_the_spout(way: Any, said: str
     builder.set_spout("lines", Lines(), dead_letters=way)
     builder.set_bolt("split", Split()).shuffle_grouping("lines")
     [line] = aside_lines({"lines": 1}, builder.build(), "state/dead-letters")
-    assert line.startswith("1 message of lines was set aside: ")
     assert said in line
+    [line] = aside_lines({"lines": 1}, builder.build(), "/tmp/dead-letters-of-words-1f/dead-letters")
+    assert ("--into FILE" in line) == ("dlq replay" in said), "without a checkpoint nothing can go back"
 
 
 def test_two_signals_during_a_start_interrupt_it() -> None:

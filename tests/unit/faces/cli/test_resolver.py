@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from sparkbolt.control.description import DESCRIPTION_FILE, Description
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.home import Home, entry_with
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.operate.operator_access import operator_of
-from sparkbolt.faces.cli.resolver import checkpoint_of, entry_of, topology_of
+from sparkbolt.faces.cli.resolver import checkpoint_of, entry_of, letters_of, topology_of
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from tests.contract.engines import write_checkpoint
@@ -81,7 +82,8 @@ def test_each_command_takes_each_form(
         main([word.format(text) for word in command])
         said = "".join(capsys.readouterr())
         assert said
-        assert not [wrong for wrong in ("no topology ", "no module", "names no", "no directory") if wrong in said], said
+        wrong = ("no topology ", "no module", "names no", "no directory", "are not letters")
+        assert not [part for part in wrong if part in said], said
 
 
 def test_a_name_is_preferred_to_a_folder_of_the_same_name(register: Callable[..., str], tmp_path: Path) -> None:
@@ -128,8 +130,27 @@ def test_a_command_says_why_it_cannot_use_what_was_written(register: Callable[..
         topology_of("other")
     with pytest.raises(WrongUseError, match=r"but there is no module .*; use the directory in which it was started"):
         topology_of("lost")
-    with pytest.raises(WrongUseError, match=r"no topology 'words' .*\(shop_of_a_test.py is topology 'words'\): has it"):
+    with pytest.raises(WrongUseError, match=r"topology 'words' of shop_of_a_test.py is not registered in .*: start it"):
         entry_of(operator_of(None), "shop_of_a_test.py")
+
+
+def test_dead_letters_of_a_topology_are_found_where_its_spouts_put_them(
+    register: Callable[..., str], tmp_path: Path
+) -> None:
+    register()
+
+    def put(**letters: str) -> None:
+        (tmp_path / "state" / DESCRIPTION_FILE).write_bytes(Description("words", letters=letters).dumps())
+
+    assert letters_of("words") == str(tmp_path / "state")
+    put(lines="checkpoint:")
+    assert letters_of("words") == str(tmp_path / "state")
+    put(lines="file:/data/letters.jsonl", more="file:/data/letters.jsonl")
+    assert letters_of("words") == letters_of("shop_of_a_test.py") == "file:/data/letters.jsonl"
+    put(lines="file:/data/letters.jsonl", more="kafka:host:9092/letters")
+    with pytest.raises(WrongUseError, match=r"several places: write file:/data/letters.jsonl or kafka:host:9092/lett"):
+        letters_of("words")
+    assert letters_of("./state") == "./state", "a place is taken as it is"
 
 
 def start_once(directory: Path) -> None:

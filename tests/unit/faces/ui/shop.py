@@ -114,19 +114,19 @@ def components() -> list[ComponentDocument]:
         ),
         component("refunds", "spout", kafka, 0, 5, parallelism=2, streams={"default": ["order", "amount"]}),
         component(
-            "validate", "bolt", "shop.orders.Validate", 1, 7, inputs=[way("orders", "LOCAL_OR_SHUFFLE")],
+            "validate", "bolt", "shop.orders.Validate", 0, 7, inputs=[way("orders", "LOCAL_OR_SHUFFLE")],
             streams={"default": ["customer", "sku", "amount"], "rejected": ["order", "why"]}, fused_with="orders",
         ),
         component(
-            "enrich", "bolt", "shop.orders.Enrich", 2, 11, parallelism=8, inputs=[way("validate", "SHUFFLE")],
+            "enrich", "bolt", "shop.orders.Enrich", 1, 11, parallelism=8, inputs=[way("validate", "SHUFFLE")],
             streams={"default": ["customer", "sku", "amount", "price"]},
         ),
         component(
-            "revenue", "bolt", "shop.orders.Revenue", 3, 19, stateful=True, streams={"default": ["minute", "sum"]},
+            "revenue", "bolt", "shop.orders.Revenue", 2, 19, stateful=True, streams={"default": ["minute", "sum"]},
             inputs=[way("enrich", "FIELDS", "customer"), way("refunds", "FIELDS", "order")],
         ),
         component(
-            "alerts", "bolt", "shop.orders.Alerts", 4, 23, parallelism=1,
+            "alerts", "bolt", "shop.orders.Alerts", 3, 23, parallelism=1,
             inputs=[way("revenue", "GLOBAL"), way("validate", "SHUFFLE", stream="rejected")],
         ),
         component("__acker", "system", "", 4, 0, parallelism=2),
@@ -209,7 +209,7 @@ def window(name: str, secs: float) -> WindowDocument:
                     process_latency_ms=sums["process_latency_ms"], complete_latency_ms=sums["complete_latency_ms"],
                 )
             )  # fmt: skip
-    parts = {"plan": 0.01, "read": 0.11, "level 1": 0.05, "level 2": 0.61, "level 3": 0.09, "level 4": 0.02}
+    parts = {"plan": 0.01, "read": 0.16, "level 1": 0.61, "level 2": 0.09, "level 3": 0.02}
     parts |= {"acker": 0.03, "stage": 0.02, "commit": 0.05, "promotion": 0.01}
     return WindowDocument(
         window=name, secs=secs, components=of, tasks=tasks, streams=streams, micro_batches=max(1, int(secs)),
@@ -259,7 +259,7 @@ def now() -> NowDocument:
         time_ms=NOW_MS, open_trees=5_480, retries=214, hung=[], outages=[], trouble=None, waits_for=None,
         micro_batch={
             "micro_batch_id": 8_112, "elapsed_ms": 740.0,
-            "doing": "micro-batch 8112 runs for 1 s: level 2 of 4, 3,100 executed so far",
+            "doing": "micro-batch 8112 runs for 1 s: level 1 of 3, 3,100 executed so far",
         },
         lag={"orders": lag, "refunds": {"refunds-0": 1_204, "refunds-1": 14}},
         lag_secs={},
@@ -319,7 +319,7 @@ def point(time_ms: int, secs: float) -> SeriesPoint:
 
 def micro_batch(number: int) -> dict[str, Any]:
     wave = 1 + math.sin(number * 0.9) * 0.2 + (1.1 if number % 13 == 4 else 0.0)
-    shares = {"plan": 9, "read": 110, "level 1": 52, "level 2": 610 * wave, "level 3": 90, "level 4": 18}
+    shares = {"plan": 9, "read": 162, "level 1": 610 * wave, "level 2": 90, "level 3": 18}
     shares |= {"acker": 31, "stage": 22, "commit": 54, "promotion": 11}
     at, parts = 0.0, []
     for name, took in shares.items():

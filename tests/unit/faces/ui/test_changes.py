@@ -6,6 +6,7 @@ import copy
 import json
 import socket
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -137,6 +138,7 @@ def test_twenty_readers_see_a_change_and_cost_as_much_as_one(
     until(lambda: not app.state.streams)
 
 
+@pytest.mark.slow
 def test_an_unresponsive_topology_is_reported_and_the_stream_continues(server: Serving, operator: UiOperator) -> None:
     stream = Stream(server)
     stream.read_until("event: numbers")
@@ -170,7 +172,8 @@ def test_streams_are_bounded(server: Serving, app: Starlette, monkeypatch: pytes
     until(lambda: not app.state.streams)
 
 
-def test_the_server_ends_although_streams_are_open(app: Starlette) -> None:
+def test_the_server_ends_although_streams_are_open(app: Starlette, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("sparkbolt.faces.ui.serve"), "STOP_SECS_MAX", 0.05)
     with Serving(app) as server:
         stream = Stream(server)
         stream.read_until("event: numbers")

@@ -19,6 +19,7 @@ def description(client: TestClient) -> Any:
     return client.get("/api/v2/openapi.json").json()
 
 
+@pytest.mark.slow
 def test_openapi_description_is_valid(description: Any) -> None:
     OpenAPIV31SpecValidator(description).validate()
 

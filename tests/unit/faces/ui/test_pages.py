@@ -188,6 +188,8 @@ def test_lag_of_files_is_shown_in_bytes_and_seconds_by_short_names() -> None:
     document["now"].update(lag={"orders": {source: 5_400_000}}, lag_secs={"orders": {source: 95.2}})
     page = seen(operator, path_of(ORDERS, "kafka"))
     assert "a.log5.1 MiB1 min 35 s" in " ".join(page.words.split())
+    assert "KiB" in page.words[: page.words.index("a.log5.1")]  # the chart
+    assert seen(operator, BASE).words.count("lag 5.1\xa0MiB") == 2
     assert page.wrong == []
 
 
@@ -295,10 +297,11 @@ def rows_of(page: Page) -> int:
     return len([head for head in page.all("th") if head["scope"] == "row"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "at_first", "at_last"),
     [(f"{BASE}/trees?state=failed", 50, "page=20"), (f"{BASE}/trees?state=open", 70, "page=20"),
-     (f"{BASE}/dead-letters?show=all", 50, "page=20")],
+     (f"{BASE}/dead-letters?show=all", 60, "page=20")],
 )  # fmt: skip
 def test_a_thousand_failures_are_shown_in_pages(path: str, at_first: int, at_last: str) -> None:
     operator = Shop(trees=1000, letters=1000)
@@ -319,6 +322,7 @@ def test_open_trees_are_grouped_by_who_holds_them() -> None:
     assert "No tree is open" in held.words
 
 
+@pytest.mark.slow
 def test_anonymous_user_sees_everything_except_forms_that_change_something() -> None:
     client = client_of(Shop(), logged_in=False)
     for path in PAGES:
@@ -402,9 +406,12 @@ def test_a_refusal_is_shown_with_its_explanation() -> None:
 def test_an_edited_letter_is_replayed_with_only_the_edits_changed() -> None:
     operator = Shop()
     form = {f"letter-{LETTER}": "on", "field-0": "c-1", "field-1": '"k-7"', "field-2": "1"}
-    acted(operator, f"{BASE}/do/replay", form)
+    asked: list[str] = []
+    acted(operator, f"{BASE}/do/replay", form, lambda page: asked.append(page.words))
     [(verb, _, arguments)] = operator.asked
     assert (verb, arguments["values"]) == ("replay", {"customer": "c-1", "sku": "k-7"})
+    assert "new customerc-1new skuk-7" in asked[0]
+    assert "field" not in asked[0]
 
 
 def test_lists_show_the_reason_the_attempts_the_state_and_the_record_by_field_and_texts_without_quotes() -> None:
@@ -436,10 +443,25 @@ def test_letters_that_wait_are_grouped_by_kind_with_a_button_for_each() -> None:
     kinds = operator.letter_kinds(ORDERS)
     assert "By kind" in page.words
     assert kinds[0]["reason"] in page.words
-    assert f'name="kind" value="{kinds[0]["kind"]}"' in page.text
+    assert {"type": "hidden", "name": "kind", "value": kinds[0]["kind"]} in [one for _, one in page.elements]
     alone = seen(operator, f"{BASE}/dead-letters?kind={kinds[0]['kind']}")
-    assert f"Only letters with kind {kinds[0]['kind']}" in alone.words
+    assert f"Only letters with kind “{kinds[0]['reason']}”" in alone.words
     assert "By kind" not in alone.words
+
+
+def test_letters_are_filtered_by_cause_component_and_text_and_all_that_match_are_given_back() -> None:
+    operator = Shop()
+    page = seen(operator, f"{BASE}/dead-letters?cause=timeout")
+    assert "No letter in this list matches" in page.words
+    page = seen(operator, f"{BASE}/dead-letters?cause=exception&component=enrich&q=c-2")
+    assert "c-22" in page.words
+    assert "c-19" not in page.words
+    assert "Give all of these back" in page.words
+    chosen = {"cause": "exception", "component": "enrich", "search": "c-2"}
+    acted(operator, f"{BASE}/do/replay", chosen)
+    [(verb, _, arguments)] = operator.asked
+    assert verb == "replay"
+    assert arguments.items() >= {**chosen, "ids": None, "kind": None}.items()
 
 
 def test_a_letter_that_was_not_edited_is_given_again_as_it_is() -> None:

@@ -60,6 +60,7 @@ def served(operator: Shop, *, private: bool = False) -> Serving:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id_", IDS)
 def test_every_link_of_a_page_leads_to_a_component_of_any_id(id_: str) -> None:
     with served(shop_with(id_)) as serving:

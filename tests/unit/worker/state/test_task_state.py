@@ -16,6 +16,7 @@ from benchmarks.fast import fast
 from sparkbolt.errors import StateError
 from sparkbolt.worker.state import bucket_contents, keyvalue
 from sparkbolt.worker.state.task_state import DictStore, KeyValueTable, TaskState
+from tests.hypotheses import examples
 from tests.native import needs_kernels
 
 KEYS = st.one_of(
@@ -212,17 +213,17 @@ WORDS = st.one_of(
 COUNTS = st.one_of(st.integers(-5, 5), st.sampled_from([1 << 31, -(1 << 63), (1 << 63) - 1]))
 
 TestTwoWorkers = two_workers(KEYS, VALUES, bucket_keys=4, compiled=False).TestCase
-TestTwoWorkers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTwoWorkers.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestTwoWorkersWithOneBucket = two_workers(KEYS, VALUES, bucket_keys=1 << 20, compiled=False).TestCase
-TestTwoWorkersWithOneBucket.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestTwoWorkersWithOneBucket.settings = settings(max_examples=examples(20), stateful_step_count=30, deadline=None)
 TestTwoWorkersThatCount = two_workers(WORDS, COUNTS, bucket_keys=2, compiled=False).TestCase
-TestTwoWorkersThatCount.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestTwoWorkersThatCount.settings = settings(max_examples=examples(30), stateful_step_count=40, deadline=None)
 TestTwoCompiledWorkers = needs_kernels(two_workers(KEYS, VALUES, bucket_keys=4, compiled=True).TestCase)
-TestTwoCompiledWorkers.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestTwoCompiledWorkers.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
 TestTwoCompiledWorkersThatCount = needs_kernels(
     two_workers(WORDS, COUNTS, bucket_keys=2, compiled=True, deletes=False).TestCase
 )
-TestTwoCompiledWorkersThatCount.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTwoCompiledWorkersThatCount.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 ODD = [None, 1.5, True, 1 << 63, ("a",), "a\0b", "\ud800", b"x"]
@@ -321,6 +322,7 @@ def run_long(keys: int, touched: int, micro_batches: int, seed: int) -> tuple[Co
     return store, model, calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keys", "touched", "micro_batches"), [(300, 40, 300), (40_000, 2000, 60), (20, 20, 50)])
 def test_many_micro_batches_over_two_workers_keep_every_key(keys, touched, micro_batches):
     store, model, _ = run_long(keys, touched, micro_batches, seed=keys)

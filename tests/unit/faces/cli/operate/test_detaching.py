@@ -69,7 +69,7 @@ def detached(tmp_path: Path, *given: str) -> int:
     [
         ("os.write(telling, b'up \\n')", 0, "words is up; `sparkbolt tail words -f` shows its log"),
         ("os.write(telling, b'finished after 3 s\\n')", 0, "words has finished already, after 3 s\n"),
-        ("os.write(telling, b'finished after 3 s\\n'); sys.exit(3)", 3, "after 3 s; messages were set aside"),
+        ("os.write(telling, b'finished after 3 s\\n'); sys.exit(3)", 3, "after 3 s; messages were given up"),
         ("os.write(telling, b'failed after 3 s\\n'); sys.exit(1)", 1, "words did not come up (exit code 1)"),
         ("print('Fatal error'); sys.stdout.flush(); os.abort()", 1, "(signal 6); the end of its log:\n  Fatal error\n"),
         ("sys.exit(4)", 4, "words did not come up (exit code 4)"),
@@ -115,6 +115,7 @@ def test_process_has_its_own_session_its_own_arguments_and_no_input(
     assert said == f"True True ['run', 'a:b', '--for', '3s', '--log-dir={tmp_path}/log']\n"
 
 
+@pytest.mark.slow
 def test_a_topology_that_fails_before_it_is_up_shows_the_end_of_its_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
