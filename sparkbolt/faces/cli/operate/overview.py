@@ -15,8 +15,8 @@ from sparkbolt.faces.cli.texts import ago_text, plain, sentence, wrapped
 INDENT = "    "
 _TITLES = ("name", "state", "since", "batches", "trees/s", "lag", "open", "errors")
 _DROPPABLE = ("lag", "open", "trees/s", "errors", "batches")
-_TOP_TITLES = ("name", "state", "since", "trees/s", "lag", "open", "acked", "failed", "errors", "retries")
-_TOP_DROPPABLE = ("lag", "open", "trees/s", "failed", "acked", "errors", "retries")
+_TOP_TITLES = ("name", "state", "since", "trees/s", "lag", "open", "acked", "failed attempts", "errors", "retries")
+_TOP_DROPPABLE = ("lag", "open", "trees/s", "failed attempts", "acked", "errors", "retries")
 NEEDS_A_LOOK = (TopologyState.DEAD, TopologyState.FAILED)
 
 
@@ -107,6 +107,6 @@ def top_line(entry: TopologyEntry, now_ms: int) -> str:
     lag = "unknown" if gist["lag"] is None else f"{gist['lag']:,}"
     return (
         f"{time_text(now_ms)}  {plain(entry['id'])}  {entry['state']}  {gist['rate']:,.0f} trees/s  "
-        f"lag {lag}  open {gist['open_trees']:,}  acked {gist['acked']:,}  failed {gist['failed']:,}  "
+        f"lag {lag}  open {gist['open_trees']:,}  acked {gist['acked']:,}  failed attempts {gist['failed']:,}  "
         f"errors {gist['errors']:,}  retries {gist['retries']:,}"
     )

@@ -157,12 +157,12 @@ def _ended(document: TopologyDocument, now_ms: int) -> str:
 
 
 _TITLES = {
-    "spout": ("spout", "emitted", "acked", "failed", "given up", "lag", "p50 ms", "p99 ms", "max ms"),
+    "spout": ("spout", "emitted", "acked", "given up", "failed attempts", "lag", "p50 ms", "p99 ms", "max ms"),
     "bolt": ("bolt", "executed", "emitted", "failed", "errors", "capacity", "execute ms", "p99 ms", "process ms"),
     "system": ("system", "executed", "capacity", "execute ms"),
 }
 _DROPPABLE = {
-    "spout": ("p99 ms", "p50 ms", "lag", "given up", "max ms"),
+    "spout": ("p99 ms", "p50 ms", "lag", "failed attempts", "max ms"),
     "bolt": ("capacity", "execute ms", "process ms", "errors", "emitted", "p99 ms"),
     "system": (),
 }
@@ -196,7 +196,7 @@ def _lag(document: TopologyDocument, spout: ComponentDocument) -> Cell:
 def _cells(kind: str, of: Numbers, lag: Cell) -> tuple[Cell, ...]:
     if kind == "spout":
         complete = (_ms(of["complete"].get(name)) for name in ("p50", "p99", "max"))
-        counts = (float(of["emitted"]), float(of["acked"]), float(of["failed"]), float(of["set_aside"]))
+        counts = (float(of["emitted"]), float(of["acked"]), float(of["set_aside"]), float(of["failed"]))
         return (*counts, lag, *complete)
     if kind == "system":
         return float(of["executed"]), _share(of["capacity"]), _ms(of["execute_latency_ms"])

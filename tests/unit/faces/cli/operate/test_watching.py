@@ -104,7 +104,8 @@ def test_list_names_the_searched_home_and_the_ended_topologies_if_nothing_runs(
 def test_stats_shows_spouts_bolts_the_use_of_time_and_the_newest_errors(fake: FakeOperator) -> None:
     out = "\n".join([*stats_lines(fake.document("words"), "600", NOW_MS, 80), ""])
     assert out.startswith("words: active for 2 h 0 min; last 10 min, 10 min 0 s of it measured")
-    assert "lines  720,000  713,000   7,000         1  1,234,567   1,900   9,100  31.0 s\n" in out
+    assert "spout  emitted  acked  given up  failed attempts    lag  p50 ms  p99 ms  max ms\n" in out
+    assert "lines     720k   713k         1            7,000  1.23M   1,900   9,100  31.0 s\n" in out
     assert "enrich     3.60M    3.59M   7,000   7,000  0.97 !          0.32        41.8\n" in out
     assert "time of micro-batches: level 1 71%, read 11%" in out
     assert "  4 s ago, enrich[1] (7,000 times): KeyError: 'language'\n" in out
@@ -252,7 +253,7 @@ def test_top_writes_a_line_for_each_topology_without_a_terminal(
     monkeypatch.setattr(watching.again_and_again, "__kwdefaults__", {"headed": False, "sleep": until(2)})
     assert printed("top").splitlines()[:2] == [
         "2026-01-01 12:20:00.000Z  words-1-1767262800  active  1,204 trees/s  lag 1,234,567  open 7,666  "
-        "acked 12,220,003  failed 118,009  errors 118,021  retries 420",
-        "2026-01-01 12:20:00.000Z  orders-1-1767176400  dead  0 trees/s  lag unknown  open 6  acked 4,090  failed 0  "
-        "errors 0  retries 0",
+        "acked 12,220,003  failed attempts 118,009  errors 118,021  retries 420",
+        "2026-01-01 12:20:00.000Z  orders-1-1767176400  dead  0 trees/s  lag unknown  open 6  acked 4,090  "
+        "failed attempts 0  errors 0  retries 0",
     ]
