@@ -60,6 +60,14 @@ def write(path: Path, begin: datetime, secs: int, chance: random.Random) -> int:
     return len(hits)
 
 
+def make_pages(path: Path) -> None:
+    """Write the database of pages."""
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE pages (path TEXT PRIMARY KEY, section TEXT, team TEXT)")
+        database.executemany("INSERT INTO pages VALUES (?, ?, ?)", [(page, *row) for page, row in PAGES.items()])
+    database.close()
+
+
 def main() -> None:
     """Write the log and the database."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -75,10 +83,7 @@ def main() -> None:
     last.write_text((begin + timedelta(seconds=secs)).isoformat())
     pages = options.log.parent / "pages.db"
     if not pages.exists():
-        with sqlite3.connect(pages) as database:
-            database.execute("CREATE TABLE pages (path TEXT PRIMARY KEY, section TEXT, team TEXT)")
-            database.executemany("INSERT INTO pages VALUES (?, ?, ?)", [(path, *row) for path, row in PAGES.items()])
-        database.close()
+        make_pages(pages)
     print(f"{count} lines")
 
 

@@ -84,7 +84,9 @@ class Alerts(WindowedBolt):
 def build(log, pages, results):
     """The topology: lines, hits, hits with their section; sessions and alerts; tables."""
     sessions = Sessions().with_session_gap(timedelta(minutes=30)).with_key("user").with_timestamp_field("at")
+    sessions = sessions.with_lag(timedelta(minutes=15))  # a hit may come so late, for example after a retry
     alerts = Alerts().with_tumbling_window(timedelta(minutes=1)).with_key("section").with_timestamp_field("at")
+    alerts = alerts.with_lag(timedelta(minutes=2))
     builder = TopologyBuilder("weblog")
     builder.set_spout("lines", TextSpout(log, follow=True))
     builder.set_bolt("parse", Parse()).shuffle_grouping("lines")

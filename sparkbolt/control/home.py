@@ -30,8 +30,8 @@ from sparkbolt.api.config import did_you_mean
 from sparkbolt.background import in_background, within
 from sparkbolt.base.codec import salvage
 from sparkbolt.control.documents import Gist, TopologyEntry, TopologyState
+from sparkbolt.control.problems import verdict_of
 from sparkbolt.control.processes import ProcessNote, gone
-from sparkbolt.control.verdicts import verdict_of
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.files.arrow import ArrowFiles
 from sparkbolt.files.local import LocalFiles

@@ -39,9 +39,9 @@ from sparkbolt.control.logs import LogLine
 from sparkbolt.control.operable import TopologyView
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.control.past import Past
+from sparkbolt.control.problems import verdict_of
 from sparkbolt.control.questions import Last, Search, TimeMs, Views, question
 from sparkbolt.control.verbs import VERBS
-from sparkbolt.control.verdicts import verdict_of
 from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
 from sparkbolt.errors import SparkboltError
 from sparkbolt.observe.history import History, MicroBatchRecord

@@ -39,10 +39,10 @@ from sparkbolt.control.intent import CONTROL_FILE, Intent
 from sparkbolt.control.letters.seen import count_seen
 from sparkbolt.control.operable import Operable, TopologyView
 from sparkbolt.control.parameters import Row
+from sparkbolt.control.problems import verdict_of
 from sparkbolt.control.questions import Last, TimeMs
 from sparkbolt.control.registration import Growth, News, Rate
 from sparkbolt.control.verbs import OVER, VERBS, Verb
-from sparkbolt.control.verdicts import verdict_of
 from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.observe.history import History

@@ -85,7 +85,8 @@ def examples() -> list[str]:
 def site_pages() -> list[str]:
     """The pages of the site: those, what else it has of the root, and the reference."""
     reference = sorted(f"docs/api/{path.name}" for path in (ROOT / "docs" / "api").glob("*.md"))
-    return [*pages(), "CONTRIBUTING.md", "CHANGELOG.md", *reference]
+    own = [page for page in pages() if page not in examples()]
+    return [*own, "CONTRIBUTING.md", "CHANGELOG.md", *reference]
 
 
 def text_of(page: str) -> str:

@@ -215,8 +215,8 @@ def test_a_history_keeps_only_what_is_needed(monkeypatch: pytest.MonkeyPatch) ->
 
     forget = Known.forget_records
 
-    def forgetful(self: Any) -> Any:
-        void = forget(self)
+    def forgetful(self: Any, *arguments: Any) -> Any:
+        void = forget(self, *arguments)
         for task, _ in void:
             self._next_sequence.pop(task, None)
         return void

@@ -20,8 +20,8 @@ from starlette.responses import HTMLResponse, Response
 
 from sparkbolt.base.words import Word
 from sparkbolt.control.documents import ALL_TIME, WINDOWS_SECS, TopologyDocument, TopologyEntry, TopologyState
+from sparkbolt.control.problems import problems_of, verdict_of
 from sparkbolt.control.verbs import VERBS
-from sparkbolt.control.verdicts import problems_of, verdict_of
 from sparkbolt.faces.ui import shown
 from sparkbolt.faces.ui.app import error_status
 from sparkbolt.faces.ui.charts import bar

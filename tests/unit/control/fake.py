@@ -34,8 +34,8 @@ from sparkbolt.control.documents import (
     WindowDocument,
 )
 from sparkbolt.control.home import chosen
+from sparkbolt.control.problems import verdict_of
 from sparkbolt.control.questions import Views
-from sparkbolt.control.verdicts import verdict_of
 from sparkbolt.observe.history import MicroBatchRecord
 
 NOW_MS = 1_767_270_000_000

@@ -8,7 +8,7 @@ import pytest
 
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.home import entry_with
-from sparkbolt.control.verdicts import problems_of, verdict_of
+from sparkbolt.control.problems import problems_of, verdict_of
 from sparkbolt.faces.cli.operate.overview import list_lines
 from sparkbolt.faces.cli.operate.statistics import stats_lines
 from tests.unit.control.fake import NOW_MS, document, entry, gist

@@ -30,7 +30,7 @@ from sparkbolt.control.documents import (
     WindowDocument,
 )
 from sparkbolt.control.letters.selection import kinds_of
-from sparkbolt.control.verdicts import verdict_of
+from sparkbolt.control.problems import verdict_of
 from sparkbolt.observe.history import MicroBatchRecord
 
 NOW_MS = 1_767_270_000_000

@@ -15,7 +15,7 @@ import pytest
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.log_reading import last_lines
 from sparkbolt.control.logs import LogFormat, TopologyLog
-from sparkbolt.control.verdicts import verdict_of
+from sparkbolt.control.problems import verdict_of
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.display import PlainLines
 from sparkbolt.faces.cli.operate import detaching
