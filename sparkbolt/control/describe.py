@@ -111,7 +111,7 @@ def settings_of(lane: Lane, intent: Intent) -> dict[str, Any]:
 
 
 def gist_of(look: TopologyView, spouts: Container[str]) -> Gist:
-    """The few numbers of a list of topologies, without a rate; ``spouts`` are the names of its spouts."""
+    """The few numbers of a list of topologies, without a rate and a growth; ``spouts`` are the names of its spouts."""
     metrics = look.metrics
     components = metrics.components.values()
     own = [counts for name, counts in metrics.components.items() if name in spouts]
@@ -126,6 +126,7 @@ def gist_of(look: TopologyView, spouts: Container[str]) -> Gist:
         open_trees=metrics.open_trees,
         retries=look.retries,
         lag=sum(one.lag for one in components) if metrics.lags else None,
+        lag_growth=0,
         rate=0.0,
     )
 
@@ -154,6 +155,8 @@ def now_of(
         micro_batch=micro_batch,
         hung=list(progress.hung),
         outages=list(look.outages),
+        full=list(look.full),
+        repeats=look.repeats,
         trouble=look.trouble,
         waits_for=look.waits_for,
         lag={spout: dict(lags) for spout, lags in metrics.lags.items()},

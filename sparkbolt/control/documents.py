@@ -35,8 +35,19 @@ class Gist(TypedDict):
     retries: int
     lag: int | None
     """The number of unfinished positions, over all spouts that report it; None if no spout does."""
+    lag_growth: int
+    """By how much the lag has risen within the last minute; 0 if it does not rise steadily."""
     rate: float
     """Acked trees per second over the last minute."""
+
+
+class Verdict(TypedDict):
+    """How a topology does, in one sentence."""
+
+    level: str
+    """``bad`` (it failed, or waits), ``warn`` (it needs a look), ``hint`` (requested, or passing) or ``good``."""
+    text: str
+    """Such as ``well``, ``falls behind: ...`` or ``inactive: deactivated by ann``."""
 
 
 class TopologyEntry(TypedDict):
@@ -49,6 +60,8 @@ class TopologyEntry(TypedDict):
     """A ``TopologyState``."""
     why: str | None
     """A sentence that says how it ended or what is wrong; None if there is no problem."""
+    verdict: Verdict
+    """Its most important problem, or that it is well; as of its last heartbeat."""
     started_ms: int
     ended_ms: int | None
     beat_ms: int
@@ -241,6 +254,10 @@ class NowDocument(TypedDict):
     hung: list[str]
     """Sentences about user code that has not returned for a long time."""
     outages: list[str]
+    full: list[str]
+    """Sentences on the components that wait because they have reached ``max_spout_pending``."""
+    repeats: int
+    """How many executions of the running micro-batch were aborted; it is executed again."""
     trouble: str | None
     waits_for: str | None
     lag: dict[str, dict[str, int]]

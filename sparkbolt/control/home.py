@@ -31,6 +31,7 @@ from sparkbolt.background import in_background, within
 from sparkbolt.base.codec import salvage
 from sparkbolt.control.documents import Gist, TopologyEntry, TopologyState
 from sparkbolt.control.processes import ProcessNote, gone
+from sparkbolt.control.verdicts import verdict_of
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.files.arrow import ArrowFiles
 from sparkbolt.files.local import LocalFiles
@@ -222,6 +223,12 @@ class Home:
         return _Watched(stamp, entry, self._mono(), changed=known is not None)
 
     def _judged(self, entry: TopologyEntry) -> TopologyEntry:
+        judged = self._with_state(entry)
+        if judged is entry and entry["verdict"]["text"]:
+            return entry
+        return {**judged, "verdict": verdict_of(judged)}
+
+    def _with_state(self, entry: TopologyEntry) -> TopologyEntry:
         if not TopologyState.of(entry["state"]).runs:
             return {**entry, "control": None}
         ended = gone(process_of(entry))

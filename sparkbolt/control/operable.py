@@ -34,6 +34,10 @@ class TopologyView:
     outages: tuple[str, ...] = ()
     trouble: str | None = None
     waits_for: str | None = None
+    full: tuple[str, ...] = ()
+    """Sentences on the components that have reached ``max_spout_pending``."""
+    repeats: int = 0
+    """How many executions of the running micro-batch were aborted."""
 
 
 @dataclass(frozen=True)

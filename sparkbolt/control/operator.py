@@ -41,6 +41,7 @@ from sparkbolt.control.parameters import Parameter
 from sparkbolt.control.past import Past
 from sparkbolt.control.questions import Last, Search, TimeMs, Views, question
 from sparkbolt.control.verbs import VERBS
+from sparkbolt.control.verdicts import verdict_of
 from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
 from sparkbolt.errors import SparkboltError
 from sparkbolt.observe.history import History, MicroBatchRecord
@@ -159,6 +160,7 @@ class Operator(Views):
         trouble = [] if past is None or past.trouble is None else [f"its checkpoint cannot be read: {past.trouble}"]
         sentences = [entry["why"], why if runs else None, *trouble]
         shown: TopologyEntry = {**entry, "why": "; ".join(text for text in sentences if text) or None}
+        shown["verdict"] = verdict_of(shown)
         return TopologyDocument(
             entry=shown,
             live=False,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from sparkbolt.base.exceptions import line_of
-from sparkbolt.control.documents import Gist, TopologyEntry, TopologyState
+from sparkbolt.control.documents import Gist, TopologyEntry, TopologyState, Verdict
 from sparkbolt.control.home import Home, entry_with
 from sparkbolt.control.processes import this_process
 from sparkbolt.version import __version__
@@ -33,6 +33,7 @@ class News(TypedDict, total=False):
 
     state: str
     why: str | None
+    verdict: Verdict
     control: str | None
     spark_ui: str | None
     application_id: str | None
@@ -102,6 +103,44 @@ class Rate:
             self._seen.popleft()
         first_s, first = self._seen[0]
         return (total - first) / (at_s - first_s) if at_s > first_s else 0.0
+
+
+class Growth:
+    """By how much a lag has risen over the last minute, from lags that are seen now and then.
+
+    It has risen if each lag of the second half of the minute is above each lag of the first half: a lag that rises and
+    falls with each micro-batch has not.
+
+    >>> growth = Growth()
+    >>> [growth.seen(lag, at_s) for lag, at_s in ((100, 0.0), (150, 20.0), (200, 40.0), (260, 60.0))]
+    [0, 0, 0, 50]
+    >>> growth.seen(90, 62.0)
+    0
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing seen."""
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def seen(self, lag: int | None, at_s: float) -> int:
+        """Note a lag, and return the growth; 0 if there is none, or if it was seen for less than a minute.
+
+        Args:
+            lag: the lag now; None if it is unknown.
+            at_s: the time by a monotonic clock.
+        """
+        if lag is None:
+            self._seen.clear()
+            return 0
+        self._seen.append((at_s, lag))
+        while len(self._seen) > 2 and self._seen[1][0] <= at_s - RATE_SECS:
+            self._seen.popleft()
+        if self._seen[0][0] > at_s - RATE_SECS:
+            return 0
+        middle_s = at_s - RATE_SECS / 2
+        before = [seen for time_s, seen in self._seen if time_s <= middle_s]
+        after = [seen for time_s, seen in self._seen if time_s > middle_s]
+        return max(0, min(after) - max(before))
 
 
 class Registration:

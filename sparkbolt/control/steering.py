@@ -40,8 +40,9 @@ from sparkbolt.control.letters.seen import count_seen
 from sparkbolt.control.operable import Operable, TopologyView
 from sparkbolt.control.parameters import Row
 from sparkbolt.control.questions import Last, TimeMs
-from sparkbolt.control.registration import News, Rate
-from sparkbolt.control.verbs import VERBS, Verb
+from sparkbolt.control.registration import Growth, News, Rate
+from sparkbolt.control.verbs import OVER, VERBS, Verb
+from sparkbolt.control.verdicts import verdict_of
 from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.observe.history import History
@@ -97,7 +98,7 @@ class Steering:
         self.events = EventBook(_read(operable, EVENTS_FILE))
         self.listeners: list[Callable[[], None]] = []
         """Called after an event or a change, in the thread that made it; they must not raise."""
-        self._rate = Rate()
+        self._rate, self._growth = Rate(), Growth()
         self._seen, self._seen_until_s = 0, 0.0
         self._jobs: queue.Queue[tuple[Callable[[], Answer], Future[Answer]] | None] = queue.Queue(REQUESTS_MAX)
         self._ended = threading.Event()
@@ -166,13 +167,15 @@ class Steering:
     def news(self) -> News:
         """The entry that each heartbeat writes to the home."""
         look, places = self._look(LOOK_SECS), self.operable.places()
+        entry: TopologyEntry = {**self._entry(), "state": look.state, "why": look.why, "gist": self.gist(look)}
         return News(
             state=look.state,
             why=look.why,
+            verdict=verdict_of(entry, describe.now_of(look, self.now_ms())),
             spark_ui=places.spark_ui,
             application_id=places.application_id,
             master=places.master,
-            gist=self.gist(look),
+            gist=entry["gist"],
         )
 
     def _look(self, patience_secs: float) -> TopologyView:
@@ -185,7 +188,9 @@ class Steering:
         """The few numbers of a list of topologies."""
         gist = describe.gist_of(look, [spec.id for spec in self.topology.spouts])
         gist["set_aside"] = max(0, gist["set_aside"] - self._letters_seen())
-        return {**gist, "rate": round(self._rate.seen(gist["acked"], time.monotonic()), 3)}
+        now_s = time.monotonic()
+        growth = self._growth.seen(gist["lag"], now_s)
+        return {**gist, "lag_growth": growth, "rate": round(self._rate.seen(gist["acked"], now_s), 3)}
 
     def _letters_seen(self) -> int:
         """How many dead letters were replayed or discarded; it is read again now and then, and after each action."""
@@ -244,6 +249,9 @@ class Steering:
             raise ConfigError(f"request {verb!r}: {mismatch.place or 'it'} {mismatch.text}") from None
         if not isinstance(row, Verb):
             return row.act(self, **given)
+        over = None if row.while_ending else OVER.get(self.operable.look(0.0).state)
+        if over is not None:
+            return refused(over)
         answer = row.act(self, by, **given)
         return self._carry_out(answer, row.later) if callable(answer) else answer
 
@@ -252,6 +260,14 @@ class Steering:
         look = self._look(0.0)
         entry: TopologyEntry = {**self._entry(), "state": look.state, "why": look.why, "gist": self.gist(look)}
         entry["beat_ms"] = self.now_ms()
+        now = describe.now_of(
+            look,
+            self.now_ms(),
+            state=self.operable.state_sizes(),
+            memory=self.operable.processes(),
+            slowest=slowest_of(self.operable.history() or History(), self.now_ms()),
+        )
+        entry["verdict"] = verdict_of(entry, now)
         history = self.operable.history() or History()
         components = describe.components_of(self.operable.lane)
         return TopologyDocument(
@@ -260,13 +276,7 @@ class Steering:
             components=components,
             settings=describe.settings_of(self.operable.lane, self._intent),
             windows=windows_of(history, look.metrics, self.operable.flows(), Shape.of(components), self.now_ms()),
-            now=describe.now_of(
-                look,
-                self.now_ms(),
-                state=self.operable.state_sizes(),
-                memory=self.operable.processes(),
-                slowest=slowest_of(history, self.now_ms()),
-            ),
+            now=now,
             errors=self.errors.all(),
             events=self.events.all(),
         )

@@ -33,6 +33,15 @@ F = TypeVar("F", bound=Callable[..., Answer | Deed])
 log = logging.getLogger("sparkbolt")
 
 
+OVER = {
+    TopologyState.KILLED: "the topology was killed and is ending",
+    TopologyState.DRAINING: "the topology is stopping",
+    TopologyState.ENDED: "the topology has ended",
+    TopologyState.FAILED: "the topology has failed",
+}
+"""The states of a topology that is over, and the refusal of verbs that are not for it."""
+
+
 @dataclass(frozen=True)
 class Verb(Row):
     """A change that operators can request. It needs the token, and a person confirms it.
@@ -55,6 +64,8 @@ class Verb(Row):
     """Whether it interrupts or removes something."""
     ends: bool = False
     """Whether the topology ends: its command waits for that if it gets ``wait_secs``."""
+    while_ending: bool = False
+    """Whether a topology that is over, and whose open trees may still finish, takes it; otherwise it is refused."""
     tab: str = ""
     """The page with its form, by the last part of its URL; empty: every page has a button."""
     only_in: tuple[TopologyState, ...] = ()
@@ -85,7 +96,7 @@ class Verb(Row):
 
     def is_offered(self, state: str) -> bool:
         """Whether every page of a topology in this state has a button for it."""
-        everywhere = self.has_route and not self.tab
+        everywhere = self.has_route and not self.tab and (self.while_ending or state not in OVER)
         return everywhere and state not in self.not_in and (not self.only_in or state in self.only_in)
 
 
@@ -130,10 +141,6 @@ def deactivate(steering: Steering, by: str) -> Deed:
 def _switch(steering: Steering, by: str, *, active: bool) -> Answer:
     operable = steering.operable
     before = operable.look(0.0).state
-    if before in (TopologyState.KILLED, TopologyState.ENDED):
-        return refused("the topology was killed and is ending")
-    if before is TopologyState.DRAINING:
-        return refused("the topology is stopping")
     steering.remember(replace(steering.intent, active=active, by=by, since_ms=steering.now_ms()))
     switch = operable.activate if active else operable.deactivate
     word = "active" if active else "inactive"
@@ -171,6 +178,7 @@ def restart(steering: Steering, by: str) -> Deed:
     button="Kill topology",
     danger=True,
     ends=True,
+    while_ending=True,
     is_storms=True,
 )
 def kill(
@@ -336,7 +344,12 @@ def trace(
     return act
 
 
-@verb(later="the event is recorded as soon as it handles the request", has_command=False, has_route=False)
+@verb(
+    later="the event is recorded as soon as it handles the request",
+    while_ending=True,
+    has_command=False,
+    has_route=False,
+)
 def note(
     steering: Steering,
     by: str,

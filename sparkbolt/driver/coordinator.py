@@ -324,6 +324,22 @@ class Coordinator:
                 return True
         return False
 
+    def full(self) -> dict[str, str]:
+        """The components that wait because they have reached ``max_spout_pending``: a sentence for each.
+
+        It names the task that holds the oldest tree.
+        """
+        found = {}
+        for component in [*(spec.id for spec in self.topology.spouts), *self.lane.starters]:
+            limit, tasks = self.max_spout_pending(component), self.topology.tasks(component)
+            pending = self.ledger.pending(component)
+            if limit is not None and self.lane.tracked and pending >= limit * len(tasks):
+                found[component] = (
+                    f"{component} waits: {pending:,} trees are open, and max_spout_pending is reached; "
+                    f"{self.ledger.oldest_words(component, tasks)}"
+                )
+        return found
+
     def _outbox_acks_due(self, outbox_acks: Sequence[tuple[int, int, int]]) -> float:
         """The monotonic time at which a micro-batch runs for outbox acks alone."""
         return self._promoted_at + (OUTBOX_ACKS_WAIT_SECS if len(outbox_acks) < OUTBOX_ACKS_PER_PLAN_MAX else 0.0)

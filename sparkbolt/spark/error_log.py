@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from sparkbolt.api.causes import Cause, MessageOutcome
 from sparkbolt.api.config import Config
@@ -44,6 +44,8 @@ class ErrorLog:
         """The level, the text and the fields of the last withheld report, by its origin."""
         self._notes: set[str] = set()
         """The notes that were logged."""
+        self._full: set[str] = set()
+        """The components whose wait for ``max_spout_pending`` was logged."""
 
     def report(self, report: ErrorReport, micro_batch_id: int | None = None) -> None:
         """Log an error that a component reported or raised, unless the interval's limit is reached."""
@@ -89,6 +91,14 @@ class ErrorLog:
             text = f"no dead letter yet, the next try is in {_wait_secs(tree):.1f} s: {tree.story}"
             self._log_some(logging.ERROR, f"dead letters of {tree.component}", text, _tree_fields(tree))
         self.tell_withheld()
+
+    def full(self, waits: Mapping[str, str]) -> None:
+        """Log once for each component that it waits for ``max_spout_pending``; ``waits`` are sentences by component."""
+        with self._lock:
+            new = [component for component in waits if component not in self._full]
+            self._full.update(new)
+        for component in new:
+            log.warning("%s", waits[component], extra={"component": component})
 
     def listener_raised(self, listener: object, error: BaseException) -> None:
         """Log that a listener of ``on_micro_batch`` raised."""

@@ -70,6 +70,7 @@ class Reporter:
         self, coordinator: Coordinator, promotion: Promotion, metrics: TopologyMetrics, elapsed_ms: float
     ) -> None:
         self._error_log.promotion(promotion, coordinator.ledger.outages.out())
+        self._error_log.full(coordinator.full())
         self.listeners.tell(MicroBatchReport(promotion, metrics, elapsed_ms))
 
     def spout_reported(self, metrics: TopologyMetrics, report: ErrorReport) -> None:

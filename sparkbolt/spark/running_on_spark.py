@@ -171,7 +171,9 @@ class RunningOnSpark(RunningTopology):
             self._view,
             metrics=ledger.metrics.copy_for(self.topology.components),
             retries=coordinator.retries,
-            outages=tuple(ledger.outages.sentences(now_ms())),
+            outages=tuple(self._outages()),
+            full=tuple(coordinator.full().values()),
+            repeats=coordinator.observed.times.repeats,
         )
 
     # For users: observing.
@@ -251,8 +253,11 @@ class RunningOnSpark(RunningTopology):
     @property
     def outages(self) -> list[str]:
         with self._changed:
-            waits = self._supervisor.life.commit_waits
-            return [*self._coordinator.ledger.outages.sentences(now_ms()), *([waits] if waits is not None else [])]
+            return self._outages()
+
+    def _outages(self) -> list[str]:
+        waits = self._supervisor.life.commit_waits
+        return [*self._coordinator.ledger.outages.sentences(now_ms()), *([waits] if waits is not None else [])]
 
     # For operators: observing.
 

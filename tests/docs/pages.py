@@ -74,7 +74,12 @@ class Block:
 
 def pages() -> list[str]:
     """The pages, as paths below the repository's root."""
-    return ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+    return ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")), *examples()]
+
+
+def examples() -> list[str]:
+    """The pages of examples that are a folder: they run in a copy of it."""
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples").glob("*/README.md"))
 
 
 def site_pages() -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from docs.links import anchors_of, is_elsewhere, targets_of
-from tests.docs.pages import LANGUAGES, ROOT, RUN_HERE, Runner, blocks_of, pages, site_pages, text_of
+from tests.docs.pages import LANGUAGES, ROOT, RUN_HERE, Runner, blocks_of, examples, pages, site_pages, text_of
 
 PAGES = pages()
 RUN = {page: [b for b in blocks_of(page, text_of(page)) if b.language in ("python", "console")] for page in PAGES}
@@ -20,6 +21,8 @@ WITHOUT_SPARK = [page for page in PAGES if any(not block.needs_spark for block i
 def run(page: str, directory: Path, *, spark: bool) -> None:
     """Run a page's blocks in order; without Spark, those that need none."""
     runner, skipped = Runner(directory), False
+    if page in examples():
+        shutil.copytree((ROOT / page).parent, directory, dirs_exist_ok=True)
     with runner.entered():
         for block in blocks_of(page, text_of(page)):
             if block.language != "text":

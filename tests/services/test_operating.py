@@ -281,7 +281,7 @@ def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, 
     visitor.goto("/")
     expect(page.locator("tbody tr", has_text=first["id"])).to_contain_text("dead")
     visitor.goto(f"/topologies/{first['id']}")
-    expect(page.get_by_role("alert").first).to_contain_text("The topology is dead")
+    expect(page.get_by_role("alert").first).to_contain_text("dead: its process")
     expect(page.locator("[data-part=sums]")).to_contain_text("201")
 
     second = command.run(night.shop(), "state")

@@ -95,9 +95,13 @@ class Printing(BasicBolt):
 
 
 class Sleeping(BasicBolt):
-    """Takes 20 s for each number."""
+    """Takes 20 s for each number; there is a file ``asleep`` from the first one on."""
+
+    def __init__(self, asleep: Path) -> None:
+        self.asleep = asleep
 
     def execute(self, tup: Any, collector: Any) -> None:
+        self.asleep.touch()
         threading.Event().wait(20)
 
 
@@ -154,6 +158,6 @@ def endless() -> Topology:
     return behind(Numbers(ENDLESS), Remainders()).build()
 
 
-def sleeping() -> Topology:
+def sleeping(asleep: Path) -> Topology:
     """It needs 20 s for each number."""
-    return behind(Numbers(ENDLESS), Sleeping()).build()
+    return behind(Numbers(ENDLESS), Sleeping(asleep)).build()

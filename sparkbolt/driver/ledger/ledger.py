@@ -24,7 +24,7 @@ import numpy as np
 from sparkbolt.api.causes import Cause
 from sparkbolt.api.outage import OutageChange
 from sparkbolt.api.reports import Fail, FailedTree, Promotion, SourceView
-from sparkbolt.api.story import NO_NOTES, Story, TreeNotes
+from sparkbolt.api.story import NO_NOTES, Story, TreeNotes, time_text
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.ids import (
     I32,
@@ -195,6 +195,18 @@ class Ledger:
         """The numbers of the tasks that last held some of these trees, each once, ascending."""
         holds = self._trees.holders_of(np.array(sorted(keys), dtype=np.uint64))
         return sorted({holder_of(hold) for hold in holds.tolist()} - {NO_HOLDER})
+
+    def oldest_words(self, component: str, tasks: Sequence[int]) -> str:
+        """Since when the oldest open tree of some tasks is open, and who holds it."""
+        ranges = [(tree_key(task, 0), tree_key(task, MAX_SEQUENCE)) for task in tasks]
+        firsts = [key for one in ranges if (key := self._trees.first_between(*one)) is not None]
+        if not firsts:
+            return f"{component} has no open tree"
+        keys = np.array(firsts, dtype=np.uint64)
+        borns = [live.born_ms if live else self.last_now_ms for live in self.messages.lives_of(keys)]
+        oldest = borns.index(min(borns))
+        words = hold_words(int(self._trees.holders_of(keys)[oldest]), self.last_promoted, self._task_owner)
+        return f"the oldest tree is open since {time_text(borns[oldest])[:16]}Z, {words}"
 
     def told_keys(self) -> list[int]:
         """The keys of open trees with known hops."""

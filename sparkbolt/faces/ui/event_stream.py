@@ -112,7 +112,7 @@ class Reader:
 
 def _words(state: StateEvent) -> tuple[Any, ...]:
     entry = state["entry"]
-    return state["live"], entry["state"], entry["why"], entry["ended_ms"], entry["exit_code"]
+    return state["live"], entry["state"], entry["why"], entry["verdict"]["level"], entry["ended_ms"], entry["exit_code"]
 
 
 def event_text(name: str, value: Any, id_: str = "") -> str:

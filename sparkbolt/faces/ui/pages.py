@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, Response
 from sparkbolt.base.words import Word
 from sparkbolt.control.documents import ALL_TIME, WINDOWS_SECS, TopologyDocument, TopologyEntry, TopologyState
 from sparkbolt.control.verbs import VERBS
+from sparkbolt.control.verdicts import problems_of, verdict_of
 from sparkbolt.faces.ui import shown
 from sparkbolt.faces.ui.app import error_status
 from sparkbolt.faces.ui.charts import bar
@@ -161,31 +162,12 @@ def rendered(request: Request, template: str, *, status: int = 200, **values: An
     return HTMLResponse(environment().get_template(template).render({**session, **values}), status)
 
 
-def trouble_of(entry: TopologyEntry, document: TopologyDocument | None) -> list[tuple[str, str]]:
-    """The problems of a topology: (``bad`` or ``warn``, a sentence with the remedy, if it is known)."""
-    state = TopologyState(entry["state"])
-    said: list[tuple[str, str]] = []
-    if state is TopologyState.DEAD:
-        why = entry["why"] or "its process ended without a final report"
-        said.append(
-            (
-                "bad",
-                f"The topology is dead: {why}. Its messages are safe in its checkpoint. Start it again to continue.",
-            )
-        )
-    elif state is TopologyState.FAILED:
-        said.append(("bad", f"The topology failed: {entry['why'] or 'the reason is unknown; see its log'}"))
-    elif entry["why"]:
-        said.append(("warn" if state.runs else "hint", entry["why"]))
-    if document is None:
-        return said
-    now = document["now"]
-    if state.runs and not document["live"]:
+def trouble_of(entry: TopologyEntry, document: TopologyDocument) -> list[tuple[str, str]]:
+    """The verdict on a topology, and its other problems: (level, sentence), as in ``Verdict``."""
+    problems = problems_of(entry, document["now"]) or [verdict_of(entry, document["now"])]
+    said = [(one["level"], one["text"]) for one in problems]
+    if TopologyState(entry["state"]).runs and not document["live"]:
         said.append(("warn", "The topology did not answer. This page shows its last report."))
-    said += [("bad", text) for text in now["outages"]]
-    said += [("bad", now["trouble"])] if now["trouble"] else []
-    said += [("warn", text) for text in now["hung"]]
-    said += [("warn", f"The topology is waiting for {now['waits_for']}")] if now["waits_for"] else []
     return said
 
 

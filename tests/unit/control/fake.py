@@ -35,6 +35,7 @@ from sparkbolt.control.documents import (
 )
 from sparkbolt.control.home import chosen
 from sparkbolt.control.questions import Views
+from sparkbolt.control.verdicts import verdict_of
 from sparkbolt.observe.history import MicroBatchRecord
 
 NOW_MS = 1_767_270_000_000
@@ -48,7 +49,7 @@ ROOT = "9f3c5a1e00b7d241"
 def gist(**given: Any) -> Gist:
     empty = Gist(
         micro_batches=0, emitted=0, executed=0, acked=0, failed=0, set_aside=0, errors=0, open_trees=0, retries=0,
-        lag=None, rate=0.0,
+        lag=None, lag_growth=0, rate=0.0,
     )  # fmt: skip
     return Gist(**{**empty, **given})
 
@@ -80,7 +81,8 @@ def entry(name: str, state: TopologyState, number: int = 1, **given: Any) -> Top
         "command": ["sparkbolt", "run", f"{name}:topology", "--checkpoint", f"/data/{name}"],
         "gist": gist(),
     }
-    return TopologyEntry(**{**found, **given})  # type: ignore[typeddict-item]
+    made = TopologyEntry(**{**found, **given})  # type: ignore[typeddict-item]
+    return {**made, "verdict": verdict_of(made)}
 
 
 def entries() -> list[TopologyEntry]:
@@ -262,6 +264,8 @@ def now() -> NowDocument:
             "doing": "micro-batch 1412 runs for 3 s: level 1 of 2, 21,000 executed so far",
         },
         hung=[],
+        full=[],
+        repeats=0,
         outages=[],
         trouble=None,
         waits_for=None,

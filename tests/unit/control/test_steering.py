@@ -11,7 +11,7 @@ import pytest
 
 from sparkbolt import ConfigError
 from sparkbolt.control.books import events_in
-from sparkbolt.control.documents import ALL_TIME, TopologyState
+from sparkbolt.control.documents import ALL_TIME, TopologyState, refused
 from sparkbolt.control.intent import TRACES_MAX
 from sparkbolt.control.steering import Steering
 from sparkbolt.driver.overrides import TraceWish
@@ -91,6 +91,13 @@ def test_a_kill_is_accepted_at_once_and_not_remembered(started: Any) -> None:
     steering.ask("kill", {}, "alice")
     assert running.killed == [5, 30]  # the message timeout
     assert steering.ask("activate", {}, "bob")["text"] == "the topology was killed and is ending"
+    for verb, arguments in {
+        "rebalance": {},
+        "restart": {},
+        "set": {"key": "log-level", "value": "debug"},
+        "trace": {"message": "7"},
+    }.items():
+        assert steering.ask(verb, arguments, "bob") == refused("the topology was killed and is ending"), verb
     assert "control" not in running.files
     with pytest.raises(ConfigError, match="wait_secs must be a number of seconds"):
         steering.ask("kill", {"wait_secs": -1}, "alice")

@@ -58,6 +58,7 @@ def entry_of(id_: str = "words-1-100", **fields: Any) -> TopologyEntry:
         "log_directory": None,
         "command": [],
         "gist": salvage(Gist, {}),
+        "verdict": {"level": "good", "text": "well"},
     }
     fields.setdefault("directory", fields.get("checkpoint"))
     return {**known, **fields}  # type: ignore[typeddict-item]

@@ -148,6 +148,17 @@ def test_open_tree_times_out_counted_from_its_promotion() -> None:
     assert len(late.expired) == 10
 
 
+def test_a_spout_that_has_reached_max_spout_pending_names_the_task_with_the_oldest_tree() -> None:
+    engine = LocalEngine(keeping(max_spout_pending=10), now_ms=60_000)
+    assert engine.coordinator.full() == {}
+    while engine.step() is not None:
+        pass
+    assert engine.coordinator.full() == {
+        "numbers": "numbers waits: 10 trees are open, and max_spout_pending is reached; the oldest tree is open since "
+        "1970-01-01 00:01Z, held by keep[0] since micro-batch 0"
+    }
+
+
 def test_no_more_trees_are_open_than_max_spout_pending_allows() -> None:
     engine = LocalEngine(keeping(max_spout_pending=64))
     for second in range(5):

@@ -23,6 +23,7 @@ pytest.importorskip("pyspark")
 from py4j.protocol import Py4JError
 
 from sparkbolt.files.local import LocalFiles
+from sparkbolt.observe.recorder import Observed
 from sparkbolt.spark import running_on_spark as running_module
 from sparkbolt.spark import supervisor as supervisor_module
 from sparkbolt.spark.checkpoint import Checkpoint
@@ -91,7 +92,15 @@ class Lives:
         outages = SimpleNamespace(sentences=lambda now_ms: [])
         ledger = SimpleNamespace(replayed=None, staged=None, metrics=TopologyMetrics(), flows={}, outages=outages)
         coordinator = SimpleNamespace(
-            life=number, ledger=ledger, buffers={}, spouts={}, take_over=lambda old: None, drained=True, retries=0
+            observed=Observed(),
+            full=dict,
+            life=number,
+            ledger=ledger,
+            buffers={},
+            spouts={},
+            take_over=lambda old: None,
+            drained=True,
+            retries=0,
         )
         life = SimpleNamespace(
             commit_waits=None,

@@ -104,3 +104,10 @@ def test_an_outage_is_one_line_with_the_most_frequent_cause_and_the_next_step(
     assert "its spouts give it about 10 messages at a time now, after waits of up to 30 s" in out
     assert "after 20 s (outage_patience_secs) the retry policy takes its course" in out
     assert "what has used its attempts is given up" in spent
+
+
+def test_a_wait_for_max_spout_pending_is_logged_once_for_each_component(caplog: pytest.LogCaptureFixture) -> None:
+    error_log = ErrorLog(Config())
+    for waits in ({"a": "a waits"}, {}, {"a": "a waits longer", "b": "b waits"}):
+        error_log.full(waits)
+    assert [record.getMessage() for record in caplog.records] == ["a waits", "b waits"]

@@ -20,9 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from sparkbolt.control.home import default_home, safe
+from sparkbolt.control.documents import TopologyState
+from sparkbolt.control.home import Home, default_home, safe
 from sparkbolt.control.log_reading import last_lines
 from sparkbolt.control.logs import LogFormat, TopologyLog, as_text, current_log
+from sparkbolt.control.processes import this_process
+from sparkbolt.errors import SparkboltError
 from sparkbolt.faces.cli.display import Display, PlainLines
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, RunEnd
 from sparkbolt.faces.cli.texts import plain
@@ -36,6 +39,9 @@ READY_ENV = "SPARKBOLT_READY"
 """In the environment of a detached process: the file descriptor to which it writes the result of its start."""
 UP_SECS_MAX = 300.0
 """How long it is waited until a topology is up."""
+LISTED_SECS = 5.0
+"""How long it is waited until the home knows that a topology is up."""
+LISTED_POLL_SECS = 0.1
 LINES_SHOWN = 15
 """How many lines of its log are shown if it has failed."""
 LOGS_MAX = 100
@@ -76,7 +82,8 @@ def start_detached(topology: Topology, given: Sequence[str], log_dir: str | None
         return EXIT_TIME_OVER
     word, _, text = said.partition(" ")
     if word == "up":
-        print(f"{name} is up; `sparkbolt tail {name} -f` shows its log, `sparkbolt kill {name}` ends it")
+        known = _listed(child.pid)
+        print(f"{name} is up{known}; `sparkbolt tail {name} -f` shows its log, `sparkbolt kill {name}` ends it")
         return EXIT_FINISHED
     code = child.wait()
     if word == RunEnd.FINISHED and code in (EXIT_FINISHED, EXIT_SET_ASIDE):
@@ -85,6 +92,22 @@ def start_detached(topology: Topology, given: Sequence[str], log_dir: str | None
         return code
     _show_end(topology.name, directory, out, code)
     return code if code > 0 else EXIT_FAILED
+
+
+def _listed(pid: int) -> str:
+    """Wait until ``sparkbolt list`` shows that a process is up, and return what else its user has to know."""
+    until = time.monotonic() + LISTED_SECS
+    host, entry = this_process().host, None
+    with suppress(SparkboltError):  # a home that cannot be read stops no topology
+        home = Home()
+        while True:
+            entry = next((one for one in home.entries() if (one["pid"], one["host"]) == (pid, host)), None)
+            if entry is None or entry["state"] != TopologyState.STARTING or time.monotonic() >= until:
+                break
+            time.sleep(LISTED_POLL_SECS)
+    if entry is None or entry["state"] != TopologyState.INACTIVE:
+        return ""
+    return f", but {plain(entry['verdict']['text'])} (`sparkbolt activate {plain(entry['name'])}` starts its spouts)"
 
 
 def _start(arguments: Sequence[str], out: str, telling: int) -> subprocess.Popen[bytes]:

@@ -41,7 +41,7 @@ def runs(entry: TopologyEntry) -> bool:
 
 
 def list_lines(entries: Sequence[TopologyEntry], now_ms: int, width: int) -> list[str]:
-    """The lines of ``sparkbolt list``: a row for each topology, and below it its place and its problem."""
+    """The lines of ``sparkbolt list``: a row for each topology, and below it its place and its verdict."""
     doubled = _names_that_are_doubled(entries)
     rows: list[tuple[Cell, ...]] = []
     for entry in entries:
@@ -56,8 +56,7 @@ def list_lines(entries: Sequence[TopologyEntry], now_ms: int, width: int) -> lis
         found += [f"{INDENT}{part}" for part in wrapped(places, width - len(INDENT), ", ")]
         if entry["checkpoint"] is not None:
             found.append(plain(f"{INDENT}checkpoint {entry['checkpoint']}"))
-        if entry["why"]:
-            found += [f"{INDENT}{part}" for part in sentence(entry["why"], width - len(INDENT))]
+        found += [f"{INDENT}{part}" for part in sentence(entry["verdict"]["text"], width - len(INDENT))]
     return found
 
 

@@ -148,7 +148,7 @@ def _head(document: TopologyDocument, over: WindowDocument, now_ms: int, width: 
     lines = wrapped(parts, width, "; ")
     if runs(entry) and not document["live"]:
         lines += sentence("it does not answer: these numbers are from its checkpoint", width)
-    return lines + (sentence(entry["why"], width) if entry["why"] else [])
+    return lines + sentence(entry["verdict"]["text"], width)
 
 
 def _ended(document: TopologyDocument, now_ms: int) -> str:

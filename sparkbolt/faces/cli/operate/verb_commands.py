@@ -42,7 +42,9 @@ def change(verb: Verb, topology: str, *, home: str | None = None, **arguments: A
     wait_secs = arguments.get("wait_secs")
     if answer["refused"] or not verb.ends or wait_secs is None:
         return code
-    return await_end(operator, entry["id"], wait_secs + END_SECS)
+    limit_secs = wait_secs + END_SECS
+    print(f"waiting until {plain(entry['name'])} has ended, for {limit_secs:g} s at most", flush=True)
+    return await_end(operator, entry["id"], limit_secs)
 
 
 def await_end(

@@ -30,6 +30,7 @@ from sparkbolt.control.documents import (
     WindowDocument,
 )
 from sparkbolt.control.letters.selection import kinds_of
+from sparkbolt.control.verdicts import verdict_of
 from sparkbolt.observe.history import MicroBatchRecord
 
 NOW_MS = 1_767_270_000_000
@@ -67,7 +68,8 @@ def entry(id_: str, state: str, **given: Any) -> TopologyEntry:
         "command": ["sparkbolt", "run", f"{name}:topology", "--checkpoint", f"/data/checkpoints/{name}"],
         "gist": gist(),
     }  # fmt: skip
-    return TopologyEntry(**{**known, **given})  # type: ignore[typeddict-item]
+    made = TopologyEntry(**{**known, **given})  # type: ignore[typeddict-item]
+    return {**made, "verdict": verdict_of(made)}
 
 
 def entries() -> list[TopologyEntry]:
@@ -256,7 +258,8 @@ def events() -> list[EventDocument]:
 def now() -> NowDocument:
     lag = {f"orders-{number}": value for number, value in enumerate((21_402, 14_118, 9_022, 2_470))}
     return NowDocument(
-        time_ms=NOW_MS, open_trees=5_480, retries=214, hung=[], outages=[], trouble=None, waits_for=None,
+        time_ms=NOW_MS, open_trees=5_480, retries=214, hung=[], outages=[], full=[], repeats=0,
+        trouble=None, waits_for=None,
         micro_batch={
             "micro_batch_id": 8_112, "elapsed_ms": 740.0,
             "doing": "micro-batch 8112 runs for 1 s: level 1 of 3, 3,100 executed so far",

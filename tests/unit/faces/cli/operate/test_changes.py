@@ -152,4 +152,5 @@ def test_kill_wait_gives_open_trees_the_requested_time(fake: FakeOperator, capsy
     fake.change = killed  # type: ignore[method-assign]
     assert main(["kill", "words", "--wait", "0"]) == 0
     assert fake.asked == [("kill", ID, {"wait_secs": 0.0}, "ann")]
-    assert capsys.readouterr().out == "kill of words\nwords has ended, and nothing is left\n"
+    waiting = "waiting until words has ended, for 30 s at most"
+    assert capsys.readouterr().out == f"kill of words\n{waiting}\nwords has ended, and nothing is left\n"

@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 
+from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.log_reading import last_lines
 from sparkbolt.control.logs import LogFormat, TopologyLog
+from sparkbolt.control.verdicts import verdict_of
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.display import PlainLines
 from sparkbolt.faces.cli.operate import detaching
 from sparkbolt.faces.cli.operate.detaching import READY_ENV, Detached, await_word, log_directory, ready, start_detached
 from sparkbolt.faces.cli.program import RunEnd, RunOutcome
+from tests.unit.control.topologies import entry_of
 from tests.unit.faces.cli.words import build
 
 
@@ -62,6 +65,29 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 
 def detached(tmp_path: Path, *given: str) -> int:
     return start_detached(build(), ["run", "a:b", "--detach", *given], str(tmp_path / "log"), LogFormat.TEXT)
+
+
+def test_a_detached_topology_is_up_once_it_is_listed_and_an_inactive_one_is_said_to_be_inactive(
+    tmp_path: Path,
+    child: Callable[[str], None],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    states = iter([TopologyState.STARTING, TopologyState.STARTING, TopologyState.INACTIVE])
+
+    def entries(self: Any) -> list[Any]:
+        pid = int(capsys.readouterr().out.partition("process ")[2].partition(",")[0] or pids[-1])
+        pids.append(pid)
+        entry = entry_of("words-1-100", pid=pid, state=next(states), why="deactivated by ann")
+        return [{**entry, "verdict": verdict_of(entry)}]
+
+    pids: list[int] = []
+    monkeypatch.setattr(detaching.Home, "entries", entries)
+    child("os.write(telling, b'up \\n')")
+    assert detached(tmp_path) == 0
+    said = "words is up, but inactive: deactivated by ann (`sparkbolt activate words` starts its spouts); "
+    assert capsys.readouterr().out.startswith(said)
+    assert next(states, None) is None, "it was listed as starting until then"
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,12 @@ def test_list_shows_running_and_dead_topologies_with_their_locations(printed: Pr
         "words   active  2 h 0 min        1,412    1,204  1,234,567  7,666  118,021\n"
         "    pid 4711 on bolt-1, Spark http://bolt-1:4040\n"
         "    checkpoint /data/words\n"
+        "    12 messages given up: see `sparkbolt dlq list words`\n"
         "orders  dead    2 h 0 min ago       96        0                 6        0\n"
         "    bolt-1, 2025-12-31 10:20Z\n"
         "    checkpoint /data/orders\n"
-        "    its process (815) is gone and has not reported how it ended\n"
+        "    dead: its process (815) is gone and has not reported how it ended. "
+        "Start it again with its checkpoint to continue\n"
     )
 
 
@@ -69,7 +71,7 @@ def test_list_distinguishes_a_missing_home_from_one_without_topologies(
 def test_list_all_shows_what_has_ended_and_why(printed: Printed) -> None:
     assert printed("list", "--all").endswith(
         "    bolt-1, 2026-01-01 02:20Z, exit code 0, no checkpoint\n"
-        "    its spouts are exhausted, and every tree is finished\n"
+        "    ended: its spouts are exhausted, and every tree is finished\n"
     )
 
 
@@ -185,25 +187,27 @@ def test_an_unresponsive_or_ended_topology_is_reported_as_such(fake: FakeOperato
     assert "it does not answer: these numbers are from its checkpoint" in stats_lines(silent, "600", NOW_MS, 80)
     ended = stats_lines(fake.document("nightly"), "600", NOW_MS, 80)
     assert ended[0].startswith("nightly: ended, 9 h 0 min ago; ")
-    assert "its spouts are exhausted, and every tree is finished" in ended
+    assert "ended: its spouts are exhausted, and every tree is finished" in ended
 
 
 def test_output_that_is_not_a_terminal_has_all_columns_and_digits_and_one_line_for_a_row(
     printed: Printed, fake: FakeOperator
 ) -> None:
     assert os.environ["COLUMNS"] == "80"
-    fake.known[0]["why"] = why = "its database is away: " + "the connection was refused, " * 9
+    why = "its database is away: " + "the connection was refused, " * 9
+    fake.known[0]["verdict"] = {"level": "bad", "text": why}
     name = fake.known[0]["name"] = "a-topology-with-a-very-long-name-of-many-words"
     listed, numbers = printed("list").splitlines(), printed("stats", fake.known[0]["id"]).splitlines()
     assert listed[0].split() == ["name", "state", "since", "batches", "trees/s", "lag", "open", "errors"]
     assert listed[1].split()[0] == name
-    assert "    its process (815) is gone and has not reported how it ended" in listed
+    dead = "    dead: its process (815) is gone and has not reported how it ended. "
+    assert f"{dead}Start it again with its checkpoint to continue" in listed
     assert f"    {why.strip()}" in listed
     assert any(line.split()[:3] == ["enrich", "3,600,000", "3,593,000"] for line in numbers), numbers
 
 
 def test_displayed_text_cannot_control_a_terminal(printed: Printed, fake: FakeOperator) -> None:
-    fake.known[1]["why"] = "\x1b[2Jgone\r"
+    fake.known[1]["verdict"]["text"] = "\x1b[2Jgone\r"
     assert "\\x1b[2Jgone\\r" in printed("list")
     known = document(fake.known[0])
     known["errors"][-1]["text"] = "\x1b]0;title\x07"

@@ -1,0 +1,64 @@
+"""The verdict on a topology: which problem is said first, and that all faces say the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sparkbolt.control.documents import TopologyState
+from sparkbolt.control.home import entry_with
+from sparkbolt.control.verdicts import problems_of, verdict_of
+from sparkbolt.faces.cli.operate.overview import list_lines
+from sparkbolt.faces.cli.operate.statistics import stats_lines
+from tests.unit.control.fake import NOW_MS, document, entry, gist
+
+OUT = "store is out for 12 min (PostgreSQL refuses the connection), next probe in 3 s"
+FULL = "orders waits: 64 trees are open, and max_spout_pending is reached"
+
+
+@pytest.mark.parametrize(
+    ("state", "why", "counts", "text"),
+    [
+        ("active", None, {}, "well"),
+        ("active", None, {"set_aside": 44}, "44 messages given up: see `sparkbolt dlq list shop`"),
+        ("active", None, {"set_aside": 1}, "1 message given up: see `sparkbolt dlq list shop`"),
+        ("active", None, {"lag_growth": 1_200}, "falls behind: its lag grew by 1,200 within a minute"),
+        ("inactive", "deactivated by ann", {"lag_growth": 9}, "inactive: deactivated by ann"),
+        ("starting", "Spark has run no micro-batch", {}, "starting: Spark has run no micro-batch"),
+        ("killed", "killed by ann", {"open_trees": 7}, "stopping: killed by ann; its 7 open trees finish"),
+        ("draining", None, {}, "stopping"),
+        ("restarting", "its query failed", {}, "restarting: its query failed"),
+        ("failed", "a bolt raised", {"set_aside": 2}, "failed: a bolt raised"),
+        ("ended", None, {}, "ended"),
+    ],
+)
+def test_a_state_and_its_numbers_give_one_sentence(state: str, why: str | None, counts: Any, text: str) -> None:
+    assert verdict_of(entry_with(name="shop", state=state, why=why, gist=gist(**counts)))["text"] == text
+
+
+def test_an_outage_comes_before_what_follows_from_it() -> None:
+    shop = entry("shop", TopologyState.ACTIVE, gist=gist(set_aside=3, lag_growth=10))
+    now = {
+        **document(shop)["now"],
+        "outages": [OUT],
+        "full": [FULL],
+        "repeats": 2,
+        "micro_batch": {"micro_batch_id": 7},
+    }
+    assert [one["text"] for one in problems_of(shop, now)] == [  # type: ignore[arg-type]
+        OUT,
+        "repeats micro-batch 7",
+        FULL,
+        "falls behind: its lag grew by 10 within a minute",
+        "3 messages given up: see `sparkbolt dlq list shop`",
+    ]
+
+
+def test_list_and_stats_say_the_verdict_of_the_document() -> None:
+    shop = entry("words", TopologyState.ACTIVE)
+    shop["verdict"] = {"level": "bad", "text": OUT}
+    found = document(shop)
+    found["entry"] = shop
+    for lines in (list_lines([shop], NOW_MS, 200), stats_lines(found, ":all-time", NOW_MS, 200)):
+        assert any(line.strip() == OUT for line in lines), lines
