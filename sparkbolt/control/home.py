@@ -261,7 +261,9 @@ class Home:
         return max(own, age)
 
     def find(self, topology: str) -> TopologyEntry:
-        """The entry of a topology, by its id or name; of several of one name the newest, one that runs before others.
+        """The entry of a topology, by its id or name; of several of one name the one that runs, or else stands for it.
+
+        See ``standing``.
 
         Raises:
             UnknownTopologyError: none is registered under that name or id; the message names similar ones.
@@ -374,12 +376,20 @@ def chosen(entries: Iterable[TopologyEntry], topology: str, place: str) -> Topol
             f"{len(running)} topologies named {topology!r} run: use the id of one of them ({ids})"
         )
     if running or named:
-        return (running or named)[0]
+        return running[0] if running else standing(named)
     names = {name for entry in known for name in (entry["name"], entry["id"])}
     hint = did_you_mean(topology, names) or (
         ": `sparkbolt list` shows the registered topologies" if known else ": it has no topologies"
     )
     raise UnknownTopologyError(f"no topology {topology!r} is registered in {place}{hint}")
+
+
+def standing(runs: Iterable[TopologyEntry]) -> TopologyEntry:
+    """Of runs with one name that have ended, the one that the name means: the newest with a checkpoint, if any has one.
+
+    So a trial without ``--checkpoint`` hides no topology that can go on.
+    """
+    return max(runs, key=lambda entry: (bool(entry["checkpoint"]), entry["started_ms"]))
 
 
 def is_place(topology: str) -> bool:

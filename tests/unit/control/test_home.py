@@ -166,6 +166,17 @@ def test_a_name_refers_to_the_running_one_or_else_to_the_newest(home: Path) -> N
     assert registry.find("a")["id"] == "a-2-2"
 
 
+def test_a_trial_without_a_checkpoint_hides_no_topology_that_can_go_on(home: Path) -> None:
+    ended = {"state": TopologyState.ENDED, "ended_ms": 9}
+    registry = stored(
+        home,
+        entry_of("a-1-1", name="a", started_ms=1, checkpoint="/data/a", **ended),
+        entry_of("a-2-2", name="a", started_ms=2, checkpoint=None, **ended),
+    )
+    assert registry.find("a")["id"] == "a-1-1"
+    assert registry.find("a-2-2")["id"] == "a-2-2"
+
+
 def test_two_running_topologies_with_one_name_are_both_listed_and_must_be_distinguished(home: Path) -> None:
     registry = stored(home, entry_of("a-1-1", name="a"), entry_of("a-2-1", name="a"))
     assert len(registry.entries()) == 2

@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from json import dumps
 
+from sparkbolt.api.causes import Cause
 from sparkbolt.api.dead_letters import FILE, DeadLetter
 from sparkbolt.api.story import short_values, time_text
 from sparkbolt.control.letters.common import ID_CHARACTERS_SHOWN, LettersFound
 from sparkbolt.control.letters.of_topology import AT_ONCE_MAX, ListedLetter
-from sparkbolt.control.letters.selection import LetterFilter, LetterKind, kinds_of, message_key
+from sparkbolt.control.letters.selection import LetterFilter, LetterKind, kind_of, kinds_of, message_key
 from sparkbolt.control.letters.stores import LetterLocation, LetterStore, open_store
 from sparkbolt.control.letters.topic import KAFKA
 from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER
@@ -73,7 +74,7 @@ def list_letters(
     read = store.letters()
     replayed, discarded = store.replayed(), store.discarded()
     chosen = LetterFilter(search or "", cause, component, spout, kind)
-    letters = [letter for letter in _of(read.letters, spout) if chosen.allows(letter)]
+    letters = _meant(read.letters, chosen)
     if kinds:
         found = kinds_of(letter for letter in letters if letter.id not in replayed | discarded)
         _warn(read)
@@ -103,11 +104,24 @@ def _kind_lines(kinds: Sequence[LetterKind], where: str) -> Iterator[str]:
         yield f"give all of one kind back: `sparkbolt dlq replay {shlex.quote(where)} --kind {kinds[0].kind}`"
 
 
-def _of(letters: Sequence[DeadLetter], spout: str | None) -> list[DeadLetter]:
-    known = sorted({letter.component for letter in letters})
-    if spout is not None and letters and spout not in known:
-        raise WrongUseError(f"there is no dead letter of spout {spout!r} here; choose one of {', '.join(known)}")
-    return [letter for letter in letters if spout in (None, letter.component)]
+def _meant(letters: Sequence[DeadLetter], wanted: LetterFilter) -> list[DeadLetter]:
+    """The letters that a filter allows.
+
+    Raises:
+        WrongUseError: no letter here has the spout, component or kind that it names, or there is no such cause.
+    """
+    by_option = {
+        "spout": (wanted.spout, {letter.component for letter in letters}),
+        "component": (wanted.component, {letter.last.component for letter in letters}),
+        "cause": (wanted.cause, {*map(str, Cause), *(letter.last.cause for letter in letters)}),
+    }
+    for option, (named, known) in by_option.items():
+        if named and letters and named not in known:
+            choice = ", ".join(sorted(known))
+            raise WrongUseError(f"there is no dead letter of {option} {named!r} here; choose one of {choice}")
+    if wanted.kind and letters and not any(kind_of(letter).startswith(wanted.kind) for letter in letters):
+        raise WrongUseError(f"there is no dead letter of kind {wanted.kind!r} here: --kinds lists the kinds")
+    return [letter for letter in letters if wanted.allows(letter)]
 
 
 def _two_lines(letter: ListedLetter) -> list[str]:
@@ -245,8 +259,7 @@ def replay(
     if ids:
         _warn(read)
     wanted = LetterFilter(search or "", cause, component, spout, kind)
-    every = _of(read.letters, spout)
-    letters = [letter for letter in (_named(every, ids) if ids else every) if wanted.allows(letter)]
+    letters = _meant(_named(read.letters, ids) if ids else read.letters, wanted)
     before = store.replayed() | store.discarded() if not again else set()
     chosen = [letter for letter in letters if letter.id not in before]
     spouts = sorted({letter.component for letter in chosen})

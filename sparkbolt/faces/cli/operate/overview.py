@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from sparkbolt.api.story import time_text
 from sparkbolt.control.documents import TopologyEntry, TopologyState
+from sparkbolt.control.home import standing
 from sparkbolt.faces.cli.tables import Cell, Sheet
 from sparkbolt.faces.cli.texts import ago_text, plain, sentence, wrapped
 
@@ -21,17 +22,16 @@ NEEDS_A_LOOK = (TopologyState.DEAD, TopologyState.FAILED)
 
 
 def worth_showing(entries: Iterable[TopologyEntry]) -> list[TopologyEntry]:
-    """The running ones, and the newest run of each other name if it failed or died."""
+    """The running ones, and of each other name the run that stands for it, if it failed or died."""
     known = list(entries)
-    newest: dict[str, TopologyEntry] = {}
+    by_name: dict[str, list[TopologyEntry]] = {}
     for entry in known:
-        other = newest.setdefault(entry["name"], entry)
-        if entry["started_ms"] > other["started_ms"]:
-            newest[entry["name"]] = entry
+        by_name.setdefault(entry["name"], []).append(entry)
+    meant = {name: standing(named)["id"] for name, named in by_name.items()}
     return [
         entry
         for entry in known
-        if runs(entry) or (entry["state"] in NEEDS_A_LOOK and newest[entry["name"]]["id"] == entry["id"])
+        if runs(entry) or (entry["state"] in NEEDS_A_LOOK and meant[entry["name"]] == entry["id"])
     ]
 
 

@@ -54,7 +54,7 @@ def component_of(document: TopologyDocument, component: str) -> ComponentDocumen
     """
     known = {one["id"]: one for one in document["components"]}
     if component not in known:
-        hint = did_you_mean(component, known) or f": there is {', '.join(known)}"
+        hint = did_you_mean(component, known) or (f": there is {', '.join(known)}" if known else ": it reported none")
         raise WrongUseError(f"topology {document['entry']['name']!r} has no component {component!r}{hint}")
     return known[component]
 

@@ -238,7 +238,13 @@ def test_letters_are_listed_by_cause_component_text_and_kind(path: str, capsys: 
     assert "1 dead letter(s), 1 shown" in printed(capsys, "list", path, "--kind", kinds[1]["kind"])
     assert "1 dead letter(s), 1 shown" in printed(capsys, "list", path, "--cause", "exception")
     assert "4 dead letter(s)" in printed(capsys, "list", path, "--component", "count")
-    assert "0 dead letter(s)" in printed(capsys, "list", path, "--component", "split")
+    assert "0 dead letter(s)" in printed(capsys, "list", path, "--cause", "timeout")
+    for option, wrong, said in (
+        ("--component", "splt", "component 'splt' here; choose one of count"),
+        ("--cause", "rejectd", "cause 'rejectd' here; choose one of"),
+        ("--kind", "zz", "kind 'zz' here: --kinds lists the kinds"),
+    ):
+        assert said in printed(capsys, "list", path, option, wrong, code=2)
     assert "aaaa1111" in printed(capsys, "list", path, "--search", "ValueError")
 
 

@@ -98,6 +98,12 @@ def test_list_names_the_searched_home_and_the_ended_topologies_if_nothing_runs(
     assert printed("list", "--json") == ""
 
 
+def test_list_shows_a_dead_topology_after_a_trial_of_the_same_name(printed: Printed, fake: FakeOperator) -> None:
+    dead = entry("shop", TopologyState.DEAD, started_ms=NOW_MS - 9000)
+    fake.known = [entry("shop", TopologyState.ENDED, 2, started_ms=NOW_MS - 5000, checkpoint=None), dead]
+    assert [json.loads(line)["id"] for line in printed("list", "--json").splitlines()] == [dead["id"]]
+
+
 # stats
 
 
