@@ -1,7 +1,7 @@
 """Verdicts: how a topology does, in one sentence, for ``list``, ``stats``, the pages and REST.
 
-A ``Verdict`` is the worst problem of a topology, or says that it is well. Only ``problems_of`` decides
-what is a problem, and which one is said first.
+A ``Verdict`` is the problem of a topology that matters most, or says that it is well. Only ``problems_of`` decides what
+is a problem, and in which order: a state that somebody requested comes before what follows from it.
 """
 
 from __future__ import annotations

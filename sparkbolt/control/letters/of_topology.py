@@ -95,11 +95,10 @@ class TopologyLetters:
         text = str(error) if isinstance(error, SparkboltError) else line_of(error)
         self.trouble.append(f"the dead letters in {place} cannot be read: {text}")
 
-    def newest(self, search: str | LetterFilter, last: int, *, replayed: bool, discarded: bool) -> list[dict[str, Any]]:
+    def newest(self, chosen: LetterFilter, last: int, *, replayed: bool, discarded: bool) -> list[dict[str, Any]]:
         """The newest letters, the newest last; see ``Operator.letters``."""
         if last < 1:
             return []
-        chosen = search if isinstance(search, LetterFilter) else LetterFilter(search)
         found: list[tuple[DeadLetter, bool, bool]] = []
         for store, again, dropped in self._readable():
 

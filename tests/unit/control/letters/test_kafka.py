@@ -13,7 +13,7 @@ from sparkbolt import TopologyBuilder
 from sparkbolt.api.dead_letters import RawMessage
 from sparkbolt.connectors.kafka.kafka_dead_letters import KafkaDeadLetters
 from sparkbolt.control.description import Description
-from sparkbolt.control.letters.of_topology import TopologyLetters
+from sparkbolt.control.letters.of_topology import NO_FILTER, TopologyLetters
 from sparkbolt.control.letters.topic import LetterTopic
 from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER
 from sparkbolt.layout.lane import lay_out
@@ -39,14 +39,14 @@ def test_a_poison_message_is_corrected_and_returns_to_its_source(kafka: Any, tmp
     poison = letter("a" * 32, b"1O")
     (tmp_path / LETTERS_FOLDER / "000000001.jsonl").write_text(poison.to_line() + "\n")
     letters = TopologyLetters(str(tmp_path), described(kafka.brokers), open_files)
-    [shown] = letters.newest("", 10, replayed=False, discarded=False)
+    [shown] = letters.newest(NO_FILTER, 10, replayed=False, discarded=False)
     assert json.loads(json.dumps(shown))["raw"]["value"] == {"$bytes": "MU8="}
     answer = letters.replay(["aaaa"], {"line": "10"}, f"kafka:{kafka.brokers}")
     assert answer["done"], answer
     assert "1 letter(s) replayed with edited values" in answer["text"]
     [message] = read(kafka, "orders")
     assert (message.value, message.key) == (b"10", b"k")
-    assert letters.newest("", 10, replayed=False, discarded=False) == []
+    assert letters.newest(NO_FILTER, 10, replayed=False, discarded=False) == []
 
 
 def read(kafka: Any, topic: str) -> list[RawMessage]:
@@ -79,7 +79,7 @@ def test_dead_letters_in_a_topic_are_found_and_discarded_there(kafka: Any, tmp_p
     assert description.letters == {"lines": f"kafka:{kafka.brokers}/orders.dlq"}
     letters = TopologyLetters(str(tmp_path), description, open_files)
     assert letters.discard(["a" * 32])["done"]
-    shown = {one["id"][0]: one["discarded"] for one in letters.newest("", 10, replayed=True, discarded=True)}
+    shown = {one["id"][0]: one["discarded"] for one in letters.newest(NO_FILTER, 10, replayed=True, discarded=True)}
     assert shown == {"a": True, "b": False}
     topic = LetterTopic(f"{kafka.brokers}/orders.dlq")
     assert topic.discarded() == {"a" * 32}
@@ -92,4 +92,4 @@ def test_brokers_that_do_not_answer_leave_the_other_stores_readable(tmp_path: Pa
     letters = TopologyLetters(
         str(tmp_path), Description(letters={"x": "file:/no/such/file", "lines": "checkpoint:"}), open_files
     )
-    assert len(letters.newest("", 10, replayed=True, discarded=True)) == 1
+    assert len(letters.newest(NO_FILTER, 10, replayed=True, discarded=True)) == 1
