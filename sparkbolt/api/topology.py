@@ -1,7 +1,6 @@
 """The topology: which component emits what, and which components receive it.
 
-Numbers of tasks, streams and subscriptions depend on names alone, never on the order of declaration. Task numbers start
-at 1 and follow the order of component ids (Storm's ``StormCommon.stormTaskInfo``).
+Its numbers of tasks, streams and subscriptions are those of ``numbering``.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,6 +30,7 @@ from sparkbolt.api.groupings import (
     ShuffleGrouping,
 )
 from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.numbering import Numbering
 from sparkbolt.api.running import RunningTopology, Telemetry
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.statefulness import keeps_state
@@ -89,6 +88,16 @@ class ComponentSpec:
         return keeps_state(self.component)
 
     @property
+    def stream_names(self) -> tuple[str, ...]:
+        """The names of its streams."""
+        return tuple(stream.name for stream in self.streams)
+
+    @property
+    def inputs(self) -> tuple[tuple[str, str], ...]:
+        """(component, stream) of each subscription."""
+        return tuple((subscription.source, subscription.stream) for subscription in self.subscriptions)
+
+    @property
     def kind(self) -> ComponentKind:
         """``spout``, ``partitioned spout``, ``stateless bolt`` or ``stateful bolt``; each is a str."""
         if isinstance(self.component, PartitionedSpout):
@@ -114,6 +123,13 @@ class Topology:
     config: Config
     components: Mapping[str, ComponentSpec]
     """By id, in the order of declaration."""
+    known_numbering: Numbering | None = None
+    """The numbering that goes on from a checkpoint; None in a new one."""
+
+    @cached_property
+    def numbering(self) -> Numbering:
+        """The numbers of its tasks, streams and subscriptions."""
+        return self.known_numbering or Numbering.of(self.components)
 
     @cached_property
     def spouts(self) -> tuple[ComponentSpec, ...]:
@@ -133,74 +149,51 @@ class Topology:
 
     def tasks(self, component: str) -> tuple[int, ...]:
         """Return the task numbers of a component, ascending; KeyError if there is no such component."""
-        numbers = self.all_tasks.get(component)
-        return numbers if numbers is not None else self.all_tasks[self.component(component).id]
+        numbers = self.numbering.tasks.get(component)
+        return numbers if numbers is not None else self.numbering.tasks[self.component(component).id]
 
     def task_owner(self, number: int) -> tuple[str, int]:
-        """Return the component of a task number, and the task's index in it; KeyError if there is no such task."""
-        ids, firsts = self._owners
-        place = bisect_right(firsts, number) - 1
-        if place < 0 or number - firsts[place] >= self.components[ids[place]].parallelism:
-            raise UnknownNameError(f"topology {self.name!r} has no task {number}")
-        return ids[place], number - firsts[place]
+        """Return the component and the index of a task number, also of a task that is gone; KeyError if none had it."""
+        return self.numbering.owner(number)
 
     def consumers(self, component: str, stream: str) -> tuple[tuple[ComponentSpec, int, Grouping], ...]:
-        """Return who consumes a stream: (consumer, index of its subscription in the topology, grouping), by index."""
+        """Return who consumes a stream: (consumer, number of its subscription, grouping), by number."""
         return self._consumers.get((component, stream), ())
 
-    def streams(self) -> tuple[tuple[str, StreamDef], ...]:
-        """Return all (component, stream), ordered by the names of both."""
-        return self._streams
+    def stream_at(self, number: int) -> tuple[str, StreamDef]:
+        """Return the (component, stream) of a stream number; KeyError if the topology has no such stream now."""
+        component, stream = self.numbering.streams[number]
+        return component, self.component(component).stream(stream)
 
     def stream_index(self, component: str, stream: str) -> int:
-        """Return the index of a stream in ``streams()``; KeyError if there is no such stream."""
-        index = self._stream_indices.get((component, stream))
+        """Return the number of a stream; KeyError if there is no such stream."""
+        index = self.numbering.stream_numbers.get((component, stream))
         if index is None:
             self.component(component).stream(stream)
             raise UnknownNameError(f"component {component!r} declares no stream {stream!r}")
         return index
 
     @cached_property
-    def _first_tasks(self) -> dict[str, int]:
-        firsts, number = {}, 1
-        for id_ in sorted(self.components):
-            firsts[id_] = number
-            number += self.components[id_].parallelism
-        return firsts
-
-    @cached_property
     def all_tasks(self) -> Mapping[str, tuple[int, ...]]:
         """The task numbers of each component, in the order of declaration."""
-        firsts = self._first_tasks
-        return {id_: tuple(range(firsts[id_], firsts[id_] + spec.parallelism)) for id_, spec in self.components.items()}
-
-    @cached_property
-    def _owners(self) -> tuple[list[str], list[int]]:
-        return list(self._first_tasks), list(self._first_tasks.values())
+        return {id_: self.numbering.tasks[id_] for id_ in self.components}
 
     @cached_property
     def _consumers(self) -> dict[tuple[str, str], tuple[tuple[ComponentSpec, int, Grouping], ...]]:
+        numbers = self.numbering.subscription_numbers
         every = sorted(
-            ((spec.id, sub.source, sub.stream, sub) for spec in self.components.values() for sub in spec.subscriptions),
-            key=lambda entry: entry[:3],
+            (
+                (numbers[spec.id, sub.source, sub.stream], sub, spec)
+                for spec in self.components.values()
+                for sub in spec.subscriptions
+            ),
+            key=lambda entry: entry[0],
         )
         consumers: dict[tuple[str, str], tuple[tuple[ComponentSpec, int, Grouping], ...]] = {}
-        for index, (id_, source, stream, subscription) in enumerate(every):
-            entry = (self.components[id_], index, subscription.grouping)
-            consumers[source, stream] = (*consumers.get((source, stream), ()), entry)
+        for number, sub, spec in every:
+            entry = (spec, number, sub.grouping)
+            consumers[sub.source, sub.stream] = (*consumers.get((sub.source, sub.stream), ()), entry)
         return consumers
-
-    @cached_property
-    def _streams(self) -> tuple[tuple[str, StreamDef], ...]:
-        return tuple(
-            (id_, stream)
-            for id_ in sorted(self.components)
-            for stream in sorted(self.components[id_].streams, key=lambda stream: stream.name)
-        )
-
-    @cached_property
-    def _stream_indices(self) -> dict[tuple[str, str], int]:
-        return {(id_, stream.name): index for index, (id_, stream) in enumerate(self._streams)}
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the parts that must not change while a checkpoint is used, as a JSON object; the order may change."""
@@ -359,9 +352,16 @@ class Topology:
         more = f", and {len(shown) - REPR_COMPONENTS_MAX} more" if len(shown) > REPR_COMPONENTS_MAX else ""
         return f"<Topology {self.name!r}: {', '.join(shown[:REPR_COMPONENTS_MAX])}{more}>"
 
+    def numbered(self, numbering: Numbering) -> Topology:
+        """Return the same topology with the numbers of a checkpoint."""
+        return replace(self, known_numbering=numbering)
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.name, self.config, dict(self.components), self.known_numbering
+
     def __reduce__(self) -> tuple[Callable[[bytes], Topology], tuple[bytes]]:
         """Pickle classes and functions by value if another process could not import them."""
-        return _unpickle, (cloudpickle.dumps((self.name, self.config, dict(self.components))),)
+        return _unpickle, (cloudpickle.dumps(self._parts()),)
 
 
 def _stored_settings(component: Component) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def components_of(lane: Lane) -> list[ComponentDocument]:
                 )
                 for sub in spec.subscriptions
             ],
-            first_task=topology.tasks(spec.id)[0],
+            task_numbers=list(topology.tasks(spec.id)),
             settings=_plain_settings(spec.config),
         )
         for spec in topology.components.values()
@@ -71,9 +71,9 @@ def components_of(lane: Lane) -> list[ComponentDocument]:
 
 
 def _acker(lane: Lane) -> ComponentDocument:
-    known = {"id": ACKER, "kind": "system", "type": "sparkbolt.acker", "first_task": -1}
+    known = {"id": ACKER, "kind": "system", "type": "sparkbolt.acker"}
     sizes = {"parallelism": len(lane.acker_dests), "level": len(lane.levels) + 1}
-    return salvage(ComponentDocument, {**known, **sizes})
+    return salvage(ComponentDocument, {**known, **sizes, "task_numbers": list(range(-1, len(lane.acker_dests) - 1))})
 
 
 def type_of(spec: ComponentSpec) -> str:

@@ -120,8 +120,8 @@ class ComponentDocument(TypedDict):
     streams: dict[str, list[str]]
     """The fields of each declared stream."""
     inputs: list[StreamSubscription]
-    first_task: int
-    """The number of its first task; the numbers of the other tasks follow."""
+    task_numbers: list[int]
+    """The number of each of its tasks, by index."""
     settings: dict[str, Any]
 
 

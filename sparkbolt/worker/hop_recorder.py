@@ -220,9 +220,8 @@ class HopRecorder:
 
     def _pass(self, root: int, path: Path) -> None:
         """Record that each task on the path has emitted a tuple of the tree, or an ancestor of one."""
-        names = self._lane.topology.streams()
         for number, stream in path:
-            _, definition = names[stream]
+            _, definition = self._lane.topology.stream_at(stream)
             self._action(root, number).emitted.setdefault(_label(definition.name, definition.fields), 0)
 
     @staticmethod

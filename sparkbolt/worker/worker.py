@@ -73,14 +73,13 @@ class Worker:
         self._looked_at: set[int] = set()
         """Tasks whose state is checked after each piece of work, since something in it could not be kept."""
         self._routes: dict[int, tuple[StreamRoutes, ...]] = {}
-        self._names = self.lane.topology.streams()
         self._origins: dict[tuple[int, int], Origin] = {}
 
     def origin(self, source: int, stream: int) -> Origin:
         """The origin of a frame's tuples, by the number of the sending task and the index of the stream."""
         found = self._origins.get((source, stream))
         if found is None:
-            component, definition = self._names[stream]
+            component, definition = self.lane.topology.stream_at(stream)
             _, index = self.lane.topology.task_owner(source)
             found = self._origins[source, stream] = Origin(component, index, definition.name, definition.fields)
         return found

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.numbering import Numbering
 from sparkbolt.api.reports import FailedTree
 from sparkbolt.api.story import Story, root_text
 from sparkbolt.api.tree_life import TreeState
@@ -68,7 +68,7 @@ def dump_tasks(lane: Lane) -> bytes:
     topology = lane.topology
     body = {
         "topology": topology.name,
-        "owners": [[id_, topology.tasks(id_)[0], spec.parallelism] for id_, spec in topology.components.items()],
+        "numbering": topology.numbering.to_json(),
         "spouts": [[s.component, list(s.tasks), s.replayable, s.own] for s in spout_infos(lane)],
         "stories_max": topology.config.stories_max,
     }
@@ -108,15 +108,15 @@ class LedgerReader:
             raise CheckpointError(
                 f"{where} has no file {TASKS_FILE!r}: no topology was started with it, or it is another directory"
             )
-        damage = damage_of(data, {"topology": str, "owners": list, "spouts": list, "stories_max": int})
+        damage = damage_of(data, {"topology": str, "numbering": dict, "spouts": list, "stories_max": int})
         if damage is not None:
             raise CheckpointError(
                 f"{where}: the file {TASKS_FILE!r} is {damage}: the topology's next start writes it anew"
             )
         body: Mapping[str, Any] = json.loads(data)
         self.topology: str = body["topology"]
-        self._first = {component: (first, count) for component, first, count in body["owners"]}
-        self._owners = sorted((first, component, count) for component, first, count in body["owners"])
+        self._numbering = Numbering.from_json(body["numbering"])
+        self._owner = self._numbering.owner
         spouts = [SpoutInfo(name, tuple(tasks), again, None, own=own) for name, tasks, again, own in body["spouts"]]
         self._spouts = [spout.component for spout in spouts]
         limit = body["stories_max"]
@@ -150,7 +150,7 @@ class LedgerReader:
     @property
     def metrics(self) -> TopologyMetrics:
         """The counts since the first start, as they were promoted last; open trees are counted."""
-        return self._ledger.metrics.copy_for(self._first)
+        return self._ledger.metrics.copy_for(self._numbering.tasks)
 
     @property
     def flows(self) -> Mapping[Flow, FlowCounts]:
@@ -166,11 +166,6 @@ class LedgerReader:
     def last_ms(self) -> int:
         """The time of the last promoted micro-batch, in milliseconds since the epoch; 0 before the first."""
         return self._ledger.last_now_ms
-
-    @property
-    def tasks(self) -> dict[str, tuple[int, int]]:
-        """By component: (the number of its first task, how many it has)."""
-        return dict(self._first)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -257,18 +252,11 @@ class LedgerReader:
         return Story(key, component, task, TreeState.UNKNOWN, why=why)
 
     def _number(self, component: str, index: int, text: str) -> int:
-        first, count = self._first.get(component, (0, 0))
-        if index >= count:
-            known = ", ".join(f"{name}[0..{size - 1}]" for name, (_, size) in self._first.items())
+        numbers = self._numbering.tasks.get(component, ())
+        if index >= len(numbers):
+            known = ", ".join(f"{name}[0..{len(own) - 1}]" for name, own in self._numbering.tasks.items())
             raise UnknownTreeError(f"{text!r}: topology {self.topology!r} has no task {component}[{index}]: {known}")
-        return int(first) + index
-
-    def _owner(self, number: int) -> tuple[str, int]:
-        place = bisect_right(self._owners, (number, "\U0010ffff", 0)) - 1
-        first, component, count = self._owners[place] if place >= 0 else (0, "", 0)
-        if not first <= number < first + count:
-            raise KeyError(number)
-        return component, number - first
+        return numbers[index]
 
 
 def attempt_lines(stories: Sequence[Story]) -> list[str]:

@@ -256,7 +256,7 @@ def _outputs(window: WindowDocument, component: str, *, spout: bool) -> list[Jso
 
 def _executor(document: TopologyDocument, component: ComponentDocument, task: TaskNumbers, now_ms: int) -> Json:
     """One task: each task is one executor."""
-    number = component["first_task"] + task["task"]
+    number = component["task_numbers"][task["task"]]
     id_, secs = f"[{number}-{number}]", alive_secs(document["entry"], now_ms)
     line: Json = {
         "id": id_,

@@ -122,7 +122,7 @@ def entries() -> list[TopologyEntry]:
 def _component(id_: str, kind: str, type_: str, level: int, task: int, **given: Any) -> ComponentDocument:
     found: dict[str, Any] = {
         "id": id_, "kind": kind, "type": type_, "parallelism": 2, "level": level, "fused_with": None, "stateful": False,
-        "streams": {}, "inputs": [], "first_task": task, "settings": {},
+        "streams": {}, "inputs": [], "task_numbers": [task, task + 1], "settings": {},
         "position_unit": "positions" if kind == "spout" else "",
     }  # fmt: skip
     return ComponentDocument(**{**found, **given})  # type: ignore[typeddict-item]
