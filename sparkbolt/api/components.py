@@ -361,6 +361,11 @@ class BoltBase(Component):
     such tuples in its state until their trees are finished, and emits them again if they fail, as the retry policy
     allows; the bolt is not notified. The attribute is read from the instance with which the topology was built."""
 
+    keyed: ClassVar[bool | Sequence[str]] = False
+    """Set to True if the bolt keeps what it knows under the keys of its fields groupings, or to the names of the
+    attributes of which this is true: only then can the state of a bolt with one task be divided among several. With
+    several tasks it is found out from their keys."""
+
     ignores_ticks: ClassVar[bool] = False
     """Set to True if the bolt gets no tick tuples. It is True for the bolts that Sparkbolt ships."""
 

@@ -91,6 +91,10 @@ class Numbering:
         """The lowest number that no task has ever had."""
         return max((*self.retired, *(number for numbers in self.tasks.values() for number in numbers)), default=0) + 1
 
+    def ever(self, id_: str) -> tuple[int, ...]:
+        """The numbers of a component's tasks, and behind them those of its tasks that are gone."""
+        return (*self.tasks.get(id_, ()), *(number for number, owner in self.retired.items() if owner[0] == id_))
+
     @cached_property
     def owners(self) -> Mapping[int, tuple[str, int]]:
         """(component, index) of each task number, also of tasks that are gone."""

@@ -76,6 +76,8 @@ class ComponentSpec:
     """The topology's settings, overridden by the component's own."""
     dead_letters: Way | None = None
     """For a spout: where its dead letters go, as ``stream:NAME``, ``checkpoint:`` or as the sink."""
+    renamed_from: str | None = None
+    """The id that it had before; a checkpoint that knows it by that id goes on with it."""
 
     @cached_property
     def is_spout(self) -> bool:
@@ -260,6 +262,7 @@ class Topology:
         settings: Mapping[str, str] | None = None,
         py_files: Sequence[str] = (),
         telemetry: Telemetry | None = None,
+        apply: bool = False,
         display: Any = None,
         log_dir: str | os.PathLike[str] | None = None,
     ) -> TopologyMetrics:
@@ -278,6 +281,7 @@ class Topology:
             settings: further settings of a new session.
             py_files: modules for the executors.
             telemetry: where traces go, as for ``start``.
+            apply: as for ``start``.
             display: a display that replaces the default one (``sparkbolt.faces.cli.display.Display``).
             log_dir: a directory for copies of the log and of printed text, in files with rotation.
 
@@ -286,12 +290,12 @@ class Topology:
 
         Raises:
             EngineError: the topology failed.
-            CheckpointError: the checkpoint is corrupt, belongs to another topology, or is in use.
+            CheckpointError: the checkpoint is corrupt, is in use, or does not fit the topology.
             KeyboardInterrupt: the run was stopped, and trees were left for replay. A program that does not catch it
                 ends like `sparkbolt run`, with exit code 130 (4 if ``stop_after_secs`` expired) and no traceback.
         """
         options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files}
-        arguments = _given(checkpoint=checkpoint, telemetry=telemetry, **options)
+        arguments = _given(checkpoint=checkpoint, telemetry=telemetry, apply=apply, **options)
         if drain_secs is not None:
             arguments["drain_secs"] = drain_secs
         arguments = {"stop_after_secs": stop_after_secs, "display": display, "log_dir": log_dir, **arguments}
@@ -310,6 +314,7 @@ class Topology:
         py_files: Sequence[str] = (),
         open_secs: float | None = None,
         telemetry: Telemetry | None = None,
+        apply: bool = False,
     ) -> RunningTopology:
         """Start on Spark and return at once; also in a notebook.
 
@@ -328,16 +333,19 @@ class Topology:
                 limit.
             telemetry: where the traces of trees go (``sparkbolt.telemetry.OpenTelemetry``); by default, the standard
                 variables of the environment decide (``OTEL_EXPORTER_OTLP_ENDPOINT``); without them, nothing is sent.
+            apply: whether to do what needs a decision, if the topology of the checkpoint had another shape: state is
+                divided among another number of tasks, or is not used any more.
 
         Returns:
             The running topology.
 
         Raises:
             EngineError: Java or Spark is not usable, or a spout could not be opened.
-            CheckpointError: the checkpoint is corrupt, belongs to another topology, or is in use.
+            CheckpointError: the checkpoint is corrupt, is in use, or does not fit the topology; or what starts with it
+                needs a decision (``apply``).
         """
         options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files, "open_secs": open_secs}
-        arguments = _given(checkpoint=checkpoint, telemetry=telemetry, **options)
+        arguments = _given(checkpoint=checkpoint, telemetry=telemetry, apply=apply, **options)
         check_not_imported(self.name)
         running: RunningTopology = engine("start")(self, **arguments)
         return running
@@ -482,21 +490,32 @@ class TopologyBuilder:
         id: str,  # noqa: A002  Storm's name
         spout: Spout | PartitionedSpout,
         parallelism: int = 1,
+        *,
+        renamed_from: str | None = None,
         **settings: Unpack[ComponentSettings],
     ) -> None:
-        """Declare a spout with ``parallelism`` tasks; ``settings`` override the topology's for this component."""
+        """Declare a spout with ``parallelism`` tasks; ``settings`` override the topology's for this component.
+
+        ``renamed_from`` is the id that it had in a checkpoint before, so that it goes on there under its new one.
+        """
         target = given_for(spout, settings.get("dead_letters"), self._config.dead_letters)
-        self._declarations.append(Declaration(Role.SPOUT, id, spout, parallelism, dict(settings), dead_letters=target))
+        self._declarations.append(
+            Declaration(
+                Role.SPOUT, id, spout, parallelism, dict(settings), dead_letters=target, renamed_from=renamed_from
+            )
+        )
 
     def set_bolt(
         self,
         id: str,  # noqa: A002  Storm's name
         bolt: BoltBase,
         parallelism: int = 1,
+        *,
+        renamed_from: str | None = None,
         **settings: Unpack[ComponentSettings],
     ) -> BoltDeclarer:
         """Declare a bolt, like ``set_spout``; call grouping methods on the returned ``BoltDeclarer``."""
-        declaration = Declaration(Role.BOLT, id, bolt, parallelism, dict(settings))
+        declaration = Declaration(Role.BOLT, id, bolt, parallelism, dict(settings), renamed_from=renamed_from)
         self._declarations.append(declaration)
         declarer = BoltDeclarer(declaration)
         for component, stream in getattr(bolt, "_subscribes", ()):
@@ -531,6 +550,7 @@ class TopologyBuilder:
             tuple(declaration.subscriptions),
             config,
             way_of(target, declaration.component),
+            declaration.renamed_from,
         )
 
 

@@ -30,6 +30,7 @@ from sparkbolt.api.pickling import CannotKeepError, Pickling, attributes_of
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.statefulness import keeps_state
 from sparkbolt.api.tuples import DEFAULT_STREAM, StreamDef, parse_outputs
+from sparkbolt.base.exceptions import printed
 from sparkbolt.base.ids import MAX_TASK_NUMBER
 from sparkbolt.base.words import Word
 from sparkbolt.errors import ConfigError
@@ -69,6 +70,7 @@ class Declaration:
     """The mistakes that its ``BoltDeclarer`` has found already."""
     dead_letters: Any = None
     """For a spout: the value that applies, of ``set_spout``, of its attribute, or of the topology."""
+    renamed_from: Any = None
 
     def __str__(self) -> str:
         """Return ``bolt 'split'``, with which sentences begin."""
@@ -105,6 +107,7 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
         mistakes += [f"{declaration}: {why}" for why in _runtime_mistakes(declaration, declared, config)]
         mistakes += [f"{declaration}: {why}" for why in _dead_letter_mistakes(declaration, declarations)]
         mistakes += [f"{declaration}: {why}" for why in _transactional_mistakes(declaration, config)]
+        mistakes += [f"{declaration}: {why}" for why in _rename_mistakes(declaration, declarations)]
     if config.transactional and config.acker_tasks == 0:
         mistakes.append(
             "it is transactional, and acker_tasks is 0: without acks nobody knows what has failed, so leave it out"
@@ -118,6 +121,19 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
         f"bolt {cycle[0]!r}: its tuples come back to it, {' -> '.join(cycle)}: cycles are not possible"
         for cycle in cycles(declared)
     ]
+    return mistakes
+
+
+def _rename_mistakes(declaration: Declaration, declarations: Sequence[Declaration]) -> list[str]:
+    before = declaration.renamed_from
+    if before is None:
+        return []
+    mistakes = [f"renamed_from={printed(before)}: {why}" for why in _name_mistakes(before)]
+    others = [other for other in declarations if other is not declaration]
+    if before in (other.id for other in (*others, declaration)):
+        mistakes.append(f"renamed_from={before!r}, and there is a component {before!r}: name the id that it had before")
+    if before in (other.renamed_from for other in others):
+        mistakes.append(f"renamed_from={before!r}, as another component has it: only one can have been {before!r}")
     return mistakes
 
 

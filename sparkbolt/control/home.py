@@ -32,6 +32,7 @@ from sparkbolt.base.codec import salvage
 from sparkbolt.control.documents import Gist, TopologyEntry, TopologyState
 from sparkbolt.control.problems import verdict_of
 from sparkbolt.control.processes import ProcessNote, gone
+from sparkbolt.driver.ledger.generations import TOPOLOGY_FILE
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.files.arrow import ArrowFiles
 from sparkbolt.files.local import LocalFiles
@@ -394,4 +395,4 @@ def standing(runs: Iterable[TopologyEntry]) -> TopologyEntry:
 
 def is_place(topology: str) -> bool:
     """Whether a topology is named by the path or URL of a checkpoint, not by a name or id."""
-    return "/" in topology or Path(topology, "tasks").is_file()
+    return "/" in topology or Path(topology, TOPOLOGY_FILE).is_file()

@@ -21,7 +21,8 @@ from sparkbolt.base.file_access import Files
 from sparkbolt.control.books import EVENTS_FILE, ErrorBook, EventBook, events_in
 from sparkbolt.control.description import Description
 from sparkbolt.control.documents import ErrorDocument, EventDocument
-from sparkbolt.driver.ledger.reader import LedgerReader, UnknownTreeError, last_commit_of, read_ledger
+from sparkbolt.driver.ledger.generations import SparkLog
+from sparkbolt.driver.ledger.reader import LedgerReader, UnknownTreeError, read_ledger
 from sparkbolt.errors import SparkboltError
 from sparkbolt.observe.history import History
 from sparkbolt.observe.measurements import Flow, FlowCounts
@@ -56,7 +57,7 @@ class Past:
                 return self._reader
             began_s = time.monotonic()
             try:
-                signature = last_commit_of(self.files), tuple(sorted(self.files.names("ledger")))
+                signature = SparkLog(self.files).last_commit, tuple(sorted(self.files.names("ledger")))
                 if signature != self._signature or self._reader is None:
                     self._reader = read_ledger(self.files, f"checkpoint {self.directory}")
                     self._signature = signature

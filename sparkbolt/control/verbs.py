@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from sparkbolt.api.config import did_you_mean
-from sparkbolt.api.topology_changes import changes, differs
 from sparkbolt.control.documents import Answer, TopologyState, accepted, done, refused
 from sparkbolt.control.intent import RESET, TRACES_MAX, Trace, checked_setting
 from sparkbolt.control.letters.selection import LetterFilter
@@ -283,12 +282,8 @@ def rebalance(
     if mistakes:
         return refused("; ".join(mistakes))
     if other:
-        before = steering.topology.fingerprint()
-        after = {**before, "components": {**before["components"]}}
-        for name, number in other.items():
-            after["components"][name] = {**before["components"][name], "parallelism": number}
-        place = steering.operable.checkpoint or "of this run"
-        return refused(f"{differs(place, changes(before, after))}\n{can}")
+        listed = ", ".join(f"{name}={number}" for name, number in other.items())
+        return refused(f"{listed}: give the components this parallelism, and start the topology again with --apply")
     if num_workers is not None:
         return refused(f"Spark sets the number of processes: use --master and Spark's configuration; {can}")
     return done(f"no change is needed: every component already has this parallelism; {can}")

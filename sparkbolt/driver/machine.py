@@ -19,7 +19,7 @@ Rule 3: a micro-batch executes until an execution counts; only this one is stage
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Protocol
 
@@ -46,9 +46,10 @@ from sparkbolt.driver.effects import (
     WriteLetters,
 )
 from sparkbolt.driver.ledger.agreement import LoggedOffset
+from sparkbolt.driver.ledger.generations import Generation
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.driver.ledger.ledger_files import check_number, load_ledger
-from sparkbolt.driver.ledger.ledger_settings import ledger_settings
+from sparkbolt.driver.ledger.ledger_settings import ledger_settings, settings_of
 from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.planner import Planner
 from sparkbolt.driver.transaction import Transaction
@@ -93,6 +94,7 @@ def begin(
     last_commit: Callable[[], int],
     logged: Callable[[int], LoggedOffset | None] = lambda _: None,
     *,
+    generations: Sequence[Generation] = (),
     where: str = "the checkpoint",
     lifecycle: Lifecycle | None = None,
 ) -> Steps[DriverMachine]:
@@ -104,6 +106,7 @@ def begin(
         clock: the time.
         last_commit: the number of the last micro-batch that Spark has committed; -1 if there is none.
         logged: returns the offset that Spark has logged as the end of a micro-batch; None if there is none.
+        generations: the checkpoint's, oldest first; ``lane`` is the layout of the newest one.
         where: the checkpoint, for messages.
         lifecycle: the state of the topology, which outlives this life; None in a driver with one life.
 
@@ -115,8 +118,8 @@ def begin(
     ledger = load_ledger(
         files,
         committed,
-        lambda: Ledger(**settings),
-        lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings),
+        lambda before, state: Ledger(**(settings if before is None else settings_of(before)), state=state),
+        generations,
         where=where,
     )
     check_number(life, ledger.life, where=where)
@@ -126,7 +129,14 @@ def begin(
     coordinator = Coordinator(
         lane, ledger, spouts, lifecycle or Lifecycle(), now_ms=int(clock.now_ms), mono_s=clock.mono_s
     )
-    planner = Planner(coordinator, files, where=where, last_commit=last_commit if lane.inlets else None, logged=logged)
+    planner = Planner(
+        coordinator,
+        files,
+        where=where,
+        last_commit=last_commit if lane.inlets else None,
+        logged=logged,
+        first=generations[-1].first if generations else 0,
+    )
     transaction = Transaction(lane, files) if lane.topology.config.transactional else None
     return DriverMachine(coordinator, planner, clock, Commits(lane, files), transaction)
 

@@ -2,8 +2,8 @@
 
 Rule 1: the start of a request shows what Spark has committed; it is compared with what was promoted. A life that is
 behind plans nothing: another driver has committed since the ledger was loaded. A life that begins now is up to date.
-Rule 2: the end of a micro-batch is a plan, either whole or as the name of its file. Spark runs a micro-batch 0 even
-before any data has arrived, because it has no start to compare with; its plan reads nothing.
+Rule 2: the end of a micro-batch is a plan, either whole or as the name of its file. Spark runs its first micro-batch
+even before any data has arrived, because it has no start to compare with; its plan reads nothing.
 Rule 3: with inlets, Spark also runs micro-batches without a request to this source, whose end has not changed. They get
 a plan that reads nothing when they run, and only Spark's log of commits shows that they are committed.
 Rule 4: the same end gives the same plan, in any life.
@@ -38,6 +38,7 @@ class Planner:
         where: str = "the checkpoint",
         last_commit: Callable[[], int] | None = None,
         logged: Callable[[int], LoggedOffset | None] = lambda _: None,
+        first: int = 0,
     ) -> None:
         """Answer for ``coordinator``.
 
@@ -48,8 +49,10 @@ class Planner:
             last_commit: the number of the last micro-batch that Spark has committed; for a lane with inlets only,
                 which has micro-batches without a plan.
             logged: returns the offset that Spark has logged as the end of a micro-batch; None if there is none.
+            first: the micro-batch that is Spark's number 0.
         """
         self._logged = logged
+        self._first = first
         self._last_commit = last_commit
         self.coordinator = coordinator
         self._files = files
@@ -90,11 +93,15 @@ class Planner:
         self.coordinator.returned.look(self._files)
 
     def plan_nothing(self, now_ms: int, mono_s: float) -> MicroBatchPlan | None:
-        """The plan to answer with if there is nothing to do: before micro-batch 0, one that reads nothing.
+        """The plan to answer with if there is nothing to do: before Spark's first one, one that reads nothing.
 
         Afterwards it is None, and the answer is the start itself, for which Spark runs no micro-batch.
         """
-        return None if self.coordinator.ledger.last_promoted >= 0 else self.coordinator.plan_nothing(now_ms, mono_s)
+        return (
+            None
+            if self.coordinator.ledger.last_promoted >= self._first
+            else self.coordinator.plan_nothing(now_ms, mono_s)
+        )
 
     def running(self, micro_batch_id: int, now_ms: int, mono_s: float) -> MicroBatchPlan:
         """The plan of the micro-batch that Spark runs; one that runs for the sources of inlets alone gets its plan."""

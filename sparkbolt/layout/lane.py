@@ -203,28 +203,6 @@ def lay_out(topology: Topology, cores: int, placement: Mapping[str, Any] | None 
     return Lane(topology, levels, fused_into, spark_partitions, dests, acker_dests, feedback)
 
 
-def moved(lane: Lane, placement: Mapping[str, Any]) -> list[str]:
-    """Return the bolts that would not find their state, one sentence each; empty if the checkpoint fits the lane.
-
-    Args:
-        lane: the lane that would run now.
-        placement: the placement of the lane that wrote the checkpoint.
-    """
-    now = _stateful(lane.topology, lane.levels)
-    before = placement["stateful"]
-    was, is_now = _places(before), _places(now)
-    sentences = [
-        f"bolt {name!r} was in the {_ordinal(was[name])} of the levels that keep state, and would be in the "
-        f"{_ordinal(is_now[name])}"
-        for name in was
-        if name in is_now and was[name] != is_now[name]
-    ]
-    if len(before) != len(now):
-        sentences.append(f"there were {len(before)} levels that keep state, and there would be {len(now)}")
-    hint = "the likely reason is that fuse, tick_tuple_freq_secs or stateless of a bolt was changed; change it back"
-    return [f"{sentence}: {hint}" for sentence in sentences]
-
-
 def _stateful(topology: Topology, levels: Sequence[Level]) -> list[list[str]]:
     """Return the bolts that keep state, for each stateful level."""
     return [
@@ -232,19 +210,6 @@ def _stateful(topology: Topology, levels: Sequence[Level]) -> list[list[str]]:
         for level in levels
         if level.stateful
     ]
-
-
-def _places(stateful: Sequence[Sequence[str]]) -> dict[str, int]:
-    return {name: place for place, names in enumerate(stateful, 1) for name in names}
-
-
-def _ordinal(number: int) -> str:
-    """Return a place as an ordinal number.
-
-    >>> [_ordinal(number) for number in (1, 2, 3, 4)]
-    ['1st', '2nd', '3rd', '4th']
-    """
-    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number, 'th') }"
 
 
 class _DestSupply:

@@ -6,7 +6,6 @@ encoded frames, and commits each micro-batch as soon as it is staged.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any
 
 from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.api.dead_letters import DeadLetterSink
+from sparkbolt.api.keyed_state import refusal
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.api.topology import Topology
 from sparkbolt.driver.coordinator import Coordinator
@@ -33,11 +33,12 @@ from sparkbolt.driver.effects import (
     TakeLife,
     Tell,
 )
+from sparkbolt.driver.ledger.generations import Generations
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER, Tenure
 from sparkbolt.driver.machine import begin, perform_all
+from sparkbolt.driver.transition import Transition, moves, transition
 from sparkbolt.files.memory import MemoryFiles
-from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.committing import LocalCommitters
 from sparkbolt.sim.executors import by_dest
 from sparkbolt.sim.spouts import close_ranged, open_ranged, open_tasks
@@ -50,6 +51,7 @@ from sparkbolt.worker.environment import Capture, WorkerEnvironment, environment
 from sparkbolt.worker.routing import Row
 from sparkbolt.worker.source_reader import clock_rows, run_piece
 from sparkbolt.worker.stage import run_level
+from sparkbolt.worker.state.division import moved_stores
 from sparkbolt.worker.state.task_state import DictStore
 from sparkbolt.worker.worker import Worker
 
@@ -85,8 +87,9 @@ class LocalEngine:
         """
         self.topology = topology
         self.now_ms = now_ms
-        self.lane = lay_out(topology, cores)
         self._cores = cores
+        started = transition(topology, cores, (), -1, refusal)
+        self.lane, self.generations = started.lane, started.generations
         self._stamps = random.Random(seed)
         self._capture, self._letter_sink = capture, letter_sink
         self._rehearsal_directory = rehearsal_directory
@@ -97,6 +100,8 @@ class LocalEngine:
         """The last micro-batch that is committed."""
         self._environment = self._make_environment()
         self.stores: dict[int, DictStore] = {}
+        self._folders: dict[str, dict[int, DictStore]] = {}
+        """The segments of earlier generations, by folder: they are whole until a later one has committed."""
         self._before: dict[int, DictStore] = {}
         """The segments before the micro-batch that is executed, of a transactional topology."""
         self.committed: dict[str, list[Any]] = {}
@@ -124,7 +129,9 @@ class LocalEngine:
         self.worker = Worker(self._environment)
         self._tenure = Tenure(self.files)
         self._committers = LocalCommitters(self.lane, self._environment)
-        self.machine = self.perform_all(begin(self.lane, self.files, self, lambda: self.last_commit))
+        self.machine = self.perform_all(
+            begin(self.lane, self.files, self, lambda: self.last_commit, generations=self.generations)
+        )
         self.spouts = open_tasks(self.lane, self._environment, self.coordinator)
 
     @property
@@ -244,19 +251,38 @@ class LocalEngine:
             spout.reports.clear()
         return found
 
-    def restart(self, topology: Topology | None = None) -> None:
+    def restart(self, topology: Topology | None = None, *, apply: bool = True) -> None:
         """Die between two micro-batches, as by ``kill -9``, and start again from ``files`` and ``stores``.
 
         Args:
-            topology: Replaces the previous topology; it is laid out in the same way.
+            topology: Replaces the previous topology.
+            apply: Whether what moves or goes with it was decided.
+
+        Raises:
+            CheckpointError: the topology cannot go on from what is stored.
         """
         self.worker.abandon()
         self._dead_spouts.append(self.coordinator.spouts)
         if topology is not None:
-            self.topology = topology
-            self.lane = lay_out(topology, self._cores, json.loads(json.dumps(self.lane.placement())))
+            known = Generations.parsed(self.generations.dumps())
+            started = transition(topology, self._cores, known, self.last_commit, refusal)
+            started.check("of this run", apply=apply)
+            self._take_over(started)
+            self.topology, self.lane, self.generations = started.lane.topology, started.lane, started.generations
             self._environment = self._make_environment()
         self._begin_life()
+
+    def _take_over(self, started: Transition) -> None:
+        """Move the state, if the generation that starts needs it, as Spark's engine does."""
+        self._folders[self.generations[-1].folder] = self.stores
+        newest = started.generations[-1]
+        if newest.moves and self.last_commit < newest.base:
+            before = started.generations[-2]
+            components = started.lane.topology.components
+            self._folders[newest.folder] = moved_stores(
+                self._folders[before.folder], moves(before, newest), components, self._environment.stamps
+            )
+        self.stores = self._folders.setdefault(newest.folder, {})
 
     def close(self) -> None:
         """Close tasks and spouts."""

@@ -1,12 +1,12 @@
 """Checkpoint: the files that Sparkbolt stores beside Spark's own files.
 
-    DIR/spark        Spark's checkpoint: offsets, commits, state
+    DIR/spark        Spark's checkpoint: offsets, commits, state; of a later generation DIR/spark-2 and so on
     DIR/ledger       n.entry for each staged micro-batch, n.snapshot for the entries that compaction has replaced
     DIR/plans        plans that are too large for an offset
     DIR/aborts       n: which messages a transactional micro-batch leaves out, while it is not promoted
     DIR/commits      n.component: the rows of micro-batch n for a committer, until they are committed outside
     DIR/dead-letters n.jsonl: the dead letters of micro-batch n, if no other target is set for them
-    DIR/topology     the fingerprint and the placement of the checkpoint's first start
+    DIR/topology     the generations: the shapes that the topology has had, and the places of its tasks in each
     DIR/tasks        the component and index of each task number, to read the ledger without the topology
     DIR/identity     the id of the checkpoint, which no other checkpoint has
     DIR/format       the format of the checkpoint
@@ -27,13 +27,12 @@ Rule 5: a life whose number is no longer the newest writes nothing that counts, 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import re
+import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -42,13 +41,12 @@ from pyspark.sql import SparkSession
 
 from sparkbolt.base.file_access import Files
 from sparkbolt.base.locations import local_directory, scheme_of
-from sparkbolt.driver.continuation import TOPOLOGY_FILE, stored_topology
 from sparkbolt.driver.ledger import ledger_files
 from sparkbolt.driver.ledger.agreement import is_whole, metadata_mistake
+from sparkbolt.driver.ledger.generations import TOPOLOGY_FILE, Generation, Generations, SparkLog
 from sparkbolt.errors import CheckpointError
 from sparkbolt.files.hadoop import HadoopFiles
 from sparkbolt.files.local import LocalFiles, make_folder
-from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.checkpoint_lock import lock
 from sparkbolt.spark.location_checks import FILES_SECS, answer_within, check_hdfs
 from sparkbolt.spark.versions import FILE_MANAGER
@@ -149,6 +147,7 @@ class Checkpoint:
         unchanged: Files = hadoop_files(spark, directory, make=False) if local is None else LocalFiles(local)
         is_begun = ledger_files.check_format(unchanged, f"checkpoint {self.directory}")
         self.files = hadoop_files(spark, directory) if local is None else local_files(local)
+        self._generations: Generations | None = None
         self.letters: Files = self.files if letters is None else LocalFiles(letters)
         self.letters_directory = f"{self.directory if letters is None else letters}/{ledger_files.LETTERS_FOLDER}"
         self._lock = None
@@ -172,8 +171,8 @@ class Checkpoint:
 
     @property
     def spark_directory(self) -> str:
-        """The URL of Spark's own files."""
-        return f"{self.url}/spark"
+        """The URL of Spark's own files of the generation that runs."""
+        return f"{self.url}/{self.generation.folder}"
 
     def close(self) -> None:
         """Release the lock, so that another driver can use the checkpoint."""
@@ -199,24 +198,53 @@ class Checkpoint:
             self.files.write("identity", found.encode())
         return found
 
-    def topology(self) -> dict[str, Any] | None:
-        """The fingerprint and the placement of the first start; None if the checkpoint is new.
+    @property
+    def generations(self) -> Generations:
+        """The generations; none if the checkpoint is new.
 
         Raises:
             CheckpointError: the file with them is missing or damaged.
         """
-        return stored_topology(self.files, f"checkpoint {self.directory}")
+        if self._generations is None:
+            self._generations = Generations.read(self.files, f"checkpoint {self.directory}")
+        return self._generations
 
-    def keep_placement(self, lane: Lane, known: Mapping[str, Any] | None) -> None:
-        """Store the placement of the topology's tasks, if it differs from the ``known`` one."""
-        placement = lane.placement()
-        if known is None or placement != known["placement"]:
-            body = {"fingerprint": lane.topology.fingerprint(), "placement": placement}
-            self.files.write(TOPOLOGY_FILE, json.dumps(body).encode())
+    @property
+    def generation(self) -> Generation:
+        """The generation that runs."""
+        return self.generations[-1] if self.generations else Generation()
+
+    def keep(self, generations: Generations) -> None:
+        """Store the generations, if they differ from those that are stored.
+
+        What a generation has planned that is dropped, is dropped with it: its plan may name tasks that are gone.
+        """
+        if generations == self.generations:
+            return
+        last = self.last_commit()
+        dropped = [one for one in self.generations if one.number not in (kept.number for kept in generations)]
+        for number in self.log.numbers("offsets") if dropped else ():
+            if number > last:
+                self.files.remove(self.log.name("offsets", number))
+        self.files.write(TOPOLOGY_FILE, generations.dumps())
+        self._generations = generations
+        for folder in {one.folder for one in dropped} - {one.folder for one in generations}:
+            self._remove_folder(folder)
+
+    def _remove_folder(self, folder: str) -> None:
+        if isinstance(self.files, LocalFiles):
+            shutil.rmtree(os.path.join(self.directory, folder), ignore_errors=True)
+        else:
+            self.files.remove(folder)
+
+    @property
+    def log(self) -> SparkLog:
+        """Spark's log."""
+        return SparkLog(self.files, self.generations)
 
     def last_commit(self) -> int:
         """The number of the last micro-batch that Spark has committed; -1 if there is none."""
-        return max(self._numbers("spark/commits"), default=-1)
+        return self.log.last_commit
 
     def cut_back(self) -> None:
         """At the start, before anything else is read: make the checkpoint consistent again after a power cut.
@@ -230,7 +258,7 @@ class Checkpoint:
                 was removed), or the id of Spark's query is damaged.
         """
         # Offsets are listed first: if a driver elsewhere commits meanwhile, its new offsets must not be removed.
-        offsets, commits = self._numbers("spark/offsets"), self._numbers("spark/commits")
+        offsets, commits = self.log.numbers("offsets"), self.log.numbers("commits")
         kept = [*commits]
         while kept and not (self._is_whole("offsets", kept[-1]) and self._is_whole("commits", kept[-1])):
             kept.pop()
@@ -247,7 +275,8 @@ class Checkpoint:
                 self._remove_of_spark("offsets", number, f"comes after commit {last}, the last that is left")
             elif number == last + 1 and not self._is_whole("offsets", number):
                 self._remove_of_spark("offsets", number, "is not whole, and its micro-batch is planned anew")
-        wrong = metadata_mistake(self.files, is_logged=bool(self._numbers("spark/offsets")))
+        folder = self.generation.folder
+        wrong = metadata_mistake(self.files, folder, is_logged=bool(self.files.names(f"{folder}/offsets")))
         if wrong is not None:
             raise CheckpointError(
                 f"checkpoint {self.directory}: {wrong}: have it made anew with `sparkbolt checkpoint repair`"
@@ -255,7 +284,7 @@ class Checkpoint:
 
     def _is_whole(self, log_: str, number: int) -> bool:
         """Whether a file of one of Spark's logs is complete; for a commit, also that its state files are not empty."""
-        whole = is_whole(log_, self.files.read(f"spark/{log_}/{number}"))
+        whole = is_whole(log_, self.log.read(log_, number))
         return whole and (log_ == "offsets" or not self._has_empty_state(number))
 
     def _has_empty_state(self, micro_batch_id: int) -> bool:
@@ -265,35 +294,21 @@ class Checkpoint:
         """
         if not isinstance(self.files, LocalFiles):
             return False
-        for folder, unique_id in self.state_stores(micro_batch_id):
-            name = f"{folder}/{micro_batch_id + 1}_{unique_id}"
-            sizes = [self.files.size(f"{name}.{form}") for form in ("changelog", "zip")]
+        for folder, version in self.log.stores(micro_batch_id):
+            sizes = [self.files.size(f"{folder}/{version}.{form}") for form in ("changelog", "zip")]
             if 0 in sizes and not any(sizes):
                 return True
         return False
 
-    def state_stores(self, micro_batch_id: int) -> Iterator[tuple[str, str]]:
-        """(folder, id of the version) of each of Spark's state stores, for a committed micro-batch."""
-        commit = self.files.read(f"spark/commits/{micro_batch_id}") or b""
-        _, _, body = commit.partition(b"\n")
-        known = json.loads(body or b"{}").get("stateUniqueIds") or {}
-        for operator, stores in known.items():
-            for number, ids in enumerate(stores):
-                yield f"spark/state/{operator}/{number}", ids[0]
-
-    def _numbers(self, folder: str) -> list[int]:
-        return sorted(int(name) for name in self.files.names(folder) if name.isdigit())
-
     def _remove_of_spark(self, log_: str, number: int, why: str) -> None:
+        name = self.log.name(log_, number)
         log.warning(
-            "checkpoint %s: spark/%s/%d is removed: it %s (a power cut leaves such files; what is not committed runs "
-            "again)",
+            "checkpoint %s: %s is removed: it %s (a power cut leaves such files; what is not committed runs again)",
             self.directory,
-            log_,
-            number,
+            name,
             why,
         )
-        self.files.remove(f"spark/{log_}/{number}")
+        self.files.remove(name)
 
     def compact(self, micro_batch_id: int, snapshot: bytes) -> None:
         """Replace all entries up to a promoted micro-batch by a snapshot of the ledger.
@@ -304,9 +319,12 @@ class Checkpoint:
         if self.tenure.life is not None:
             self.tenure.check()
         if isinstance(self.files, LocalFiles):
-            self.files.flush(f"spark/offsets/{micro_batch_id}")
-            self.files.flush(f"spark/commits/{micro_batch_id}")
+            for log_ in ("offsets", "commits"):
+                self.files.flush(self.log.name(log_, micro_batch_id))
         ledger_files.compact(self.files, micro_batch_id, snapshot)
+        if micro_batch_id >= self.generation.base:  # its state is on the disk, so those before it are not needed
+            for folder in {one.folder for one in self.generations} - {self.generation.folder}:
+                self._remove_folder(folder)
 
 
 def letters_beside(name: str) -> str:

@@ -6,10 +6,10 @@ key per dest. Both shuffle by Spark's hash of ``dest``; the lane has chosen the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, GroupedData, SparkSession
 
 from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.crash_shield import shielded
@@ -20,6 +20,8 @@ from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.processor import LevelProcessor
 from sparkbolt.wire.acker import judge_rows
 from sparkbolt.worker.stage import run_level
+
+_NO_STATES: Mapping[int, GroupedData] = {}
 
 
 def stateless_level(bundle: JobBundle, level: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -42,13 +44,28 @@ def acker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def lane_frame(
-    spark: SparkSession, lane: Lane, bundle: JobBundle, directory: str, inlets: Sequence[InletFrame] = ()
+    spark: SparkSession,
+    lane: Lane,
+    bundle: JobBundle,
+    directory: str,
+    inlets: Sequence[InletFrame] = (),
+    states: Mapping[int, GroupedData] = _NO_STATES,
 ) -> DataFrame:
-    """The streaming DataFrame of the rows that the last level returns."""
+    """The streaming DataFrame of the rows that the last level returns.
+
+    Args:
+        spark: the topology's own session.
+        lane: the topology, laid out.
+        bundle: its job bundle.
+        directory: where the source asks for its plans.
+        inlets: the DataFrames of inlets.
+        states: as ``state_moves.initial_states`` returns them.
+    """
     source = data_source(bundle)
     spark.dataSource.register(source)
     frame = spark.readStream.format(source.name()).option("directory", directory).load()
     frame = rows_of_inlets(frame, lane, inlets)
+    place = 0
     for level in lane.levels:
         if level.stateful:
             frame = frame.groupBy("dest").transformWithStateInPandas(
@@ -56,7 +73,9 @@ def lane_frame(
                 outputStructType=SCHEMA,
                 outputMode="append",
                 timeMode="none",
+                initialState=states.get(place),
             )
+            place += 1
         else:
             shuffled = frame.repartition(lane.spark_partitions, "dest")
             frame = shuffled.mapInArrow(stateless_level(bundle, level.number), SCHEMA)

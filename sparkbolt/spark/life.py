@@ -67,6 +67,7 @@ from sparkbolt.spark.session import cores_of, is_local, jvm_lives, stage_that_ru
 from sparkbolt.spark.source_task import packed_task
 from sparkbolt.spark.spout_calls import SpoutCalls
 from sparkbolt.spark.state_lineage import choose_form
+from sparkbolt.spark.state_moves import initial_states
 from sparkbolt.spark.user_calls import Calls, NotReturned
 from sparkbolt.wire.acker import gather
 from sparkbolt.wire.frames import Moment
@@ -153,6 +154,7 @@ class Life:
                 WallClock(),
                 checkpoint.last_commit,
                 self._logged,
+                generations=checkpoint.generations,
                 where=where,
                 lifecycle=lifecycle,
             )
@@ -175,12 +177,13 @@ class Life:
     def start(self) -> None:
         """Begin to process; returns at once."""
         checkpoint = self._checkpoint
-        name_places_anew(checkpoint.files, checkpoint.directory, checkpoint.url)
+        name_places_anew(checkpoint.files, checkpoint.directory, checkpoint.url, checkpoint.generation.folder)
         self.passing = choose_form(self._spark, checkpoint)
         inlets = open_inlets(self.lane, self._spark, f"{checkpoint.url}/{TABLES}")
         with self._changed:
             self.coordinator.bounded_inlets = frozenset(inlet.component for inlet in inlets if inlet.bounded)
-        frame = lane_frame(self._spark, self.lane, self.bundle, self._bridge.directory, inlets)
+        states = initial_states(self._spark, checkpoint, self.bundle)
+        frame = lane_frame(self._spark, self.lane, self.bundle, self._bridge.directory, inlets, states)
         jvm.begin_segments(self.run_id)
         writer = frame.writeStream.foreachBatch(self._end_of_lane)
         writer = writer.option("checkpointLocation", checkpoint.spark_directory).queryName(self.run_id)
@@ -193,7 +196,7 @@ class Life:
             raise RuntimeError("this start of the query has ended")
         with self._failures_kept():
             if verb == Question.INITIAL:
-                return dict(BEFORE_THE_FIRST)
+                return {**BEFORE_THE_FIRST, "micro_batch_id": self._checkpoint.generation.first - 1}
             if verb == Question.LATEST:
                 start = self._committed_end() if argument is None else argument
                 return self._latest(start)
@@ -218,7 +221,7 @@ class Life:
         return dict(BEFORE_THE_FIRST) if logged is None else logged.plan
 
     def _logged(self, micro_batch_id: int) -> LoggedOffset | None:
-        data = self._checkpoint.files.read(f"spark/offsets/{micro_batch_id}")
+        data = self._checkpoint.log.read("offsets", micro_batch_id)
         return None if data is None else logged_offset(data)
 
     def _latest(self, start: Offset) -> Offset:
@@ -256,8 +259,9 @@ class Life:
 
     # The end of the lane.
 
-    def _end_of_lane(self, frame: DataFrame, micro_batch_id: int) -> None:
-        """Run a micro-batch, as ``foreachBatch`` calls it."""
+    def _end_of_lane(self, frame: DataFrame, batch_id: int) -> None:
+        """Run a micro-batch, as ``foreachBatch`` calls it with Spark's number of it."""
+        micro_batch_id = self._checkpoint.generation.first + batch_id
         with self._failures_kept():
             if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and self.lane.acker_dests:
                 frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)

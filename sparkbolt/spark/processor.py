@@ -41,5 +41,10 @@ class LevelProcessor(StatefulProcessor):
 
         return run(self._bundle, self._level, int(key[0]), rows, self._segments)
 
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        """Spark calls it in the first micro-batch of a generation, with segments of a task (``state_moves``)."""
+        for name, value in zip(initialState["key"], initialState["value"], strict=True):
+            self._segments.updateValue((name,), (bytes(value),))
+
     def close(self) -> None:
         """Spark calls it at the end of a spark_task; there is nothing to close."""

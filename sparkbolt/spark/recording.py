@@ -37,9 +37,16 @@ log = logging.getLogger("sparkbolt")
 class Recording:
     """The history of one running topology, over all its lives in this process."""
 
-    def __init__(self, files: Files, metrics: TopologyMetrics) -> None:
-        """Load the history of the checkpoint; ``metrics`` are the ledger's counts so far."""
+    def __init__(self, files: Files, metrics: TopologyMetrics, first: Callable[[], int] = lambda: 0) -> None:
+        """Load the history of the checkpoint.
+
+        Args:
+            files: the checkpoint's.
+            metrics: the ledger's counts so far.
+            first: returns the micro-batch that is Spark's number 0 now.
+        """
         self._files = files
+        self._first = first
         self._lock = threading.Lock()
         try:
             self.history = History.load(files)
@@ -114,10 +121,11 @@ class Recording:
     def _ask_spark(self, query: StreamingQuery) -> None:
         """Note Spark's own durations of the micro-batches since the last time, and the size of its state."""
         for progress in query.recentProgress:
-            if progress.batchId > self._spark_seen:
-                self._spark_seen = progress.batchId
+            number = self._first() + progress.batchId
+            if number > self._spark_seen:
+                self._spark_seen = number
                 with self._lock:
-                    self.history.spark_took(progress.batchId, _floats(progress.durationMs))
+                    self.history.spark_took(number, _floats(progress.durationMs))
                 if progress.stateOperators:
                     self.state_rows = sum(one.numRowsTotal for one in progress.stateOperators)
                     self.state_bytes = sum(one.memoryUsedBytes for one in progress.stateOperators)

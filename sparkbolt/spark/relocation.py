@@ -14,35 +14,36 @@ from urllib.parse import urlsplit
 
 from sparkbolt.base.file_access import Files
 
-STATE = "spark/state"
 _METADATA = "_metadata/v2"
 _VERSION = b"v2\n"
 _SCHEMAS = "/_stateSchema/"
 log = logging.getLogger("sparkbolt")
 
 
-def name_places_anew(files: Files, directory: str, url: str) -> None:
+def name_places_anew(files: Files, directory: str, url: str, folder: str) -> None:
     """Rewrite the paths in Spark's files to where the checkpoint is now; call it before the query starts.
 
     Args:
         files: the files of the checkpoint.
         directory: the checkpoint's directory, for the log.
         url: the checkpoint's URL, as Spark uses it.
+        folder: the folder of Spark's checkpoint in it.
     """
-    for operator in files.names(STATE):
-        folder = f"{STATE}/{operator}/{_METADATA}"
-        for number in files.names(folder):
+    for operator in files.names(f"{folder}/state"):
+        state = f"{folder}/state/{operator}"
+        for number in files.names(f"{state}/{_METADATA}"):
             if not number.isdigit():
                 continue
-            before = files.read(f"{folder}/{number}") or b""
-            after = _renamed(files, operator, before, url)
+            name = f"{state}/{_METADATA}/{number}"
+            before = files.read(name) or b""
+            after = _renamed(files, state, before, url)
             if after == before:
                 continue
-            log.info("checkpoint %s was moved here: %s/%s names the new place", directory, folder, number)
-            files.write(f"{folder}/{number}", after)
+            log.info("checkpoint %s was moved here: %s names the new place", directory, name)
+            files.write(name, after)
 
 
-def _renamed(files: Files, operator: str, metadata: bytes, url: str) -> bytes:
+def _renamed(files: Files, state: str, metadata: bytes, url: str) -> bytes:
     """The metadata of an operator, with the current paths of its schemas."""
     if not metadata.startswith(_VERSION):
         return metadata
@@ -51,16 +52,16 @@ def _renamed(files: Files, operator: str, metadata: bytes, url: str) -> bytes:
         stores = body["stateStoreInfo"]
         for store in stores:
             paths = store["stateSchemaFilePaths"]
-            store["stateSchemaFilePaths"] = [_at_its_place(files, operator, path, url) for path in paths]
+            store["stateSchemaFilePaths"] = [_at_its_place(files, state, path, url) for path in paths]
     except (ValueError, KeyError, TypeError, AttributeError):
         return metadata
     return _VERSION + json.dumps(body, separators=(",", ":")).encode()
 
 
-def _at_its_place(files: Files, operator: str, path: str, url: str) -> str:
+def _at_its_place(files: Files, state: str, path: str, url: str) -> str:
     """The path of a schema in this checkpoint; the old path if it is right, or if there is no such file here."""
     _, found, name = path.rpartition(_SCHEMAS)
-    folder = f"{STATE}/{operator}{_SCHEMAS.rstrip('/')}"
+    folder = f"{state}{_SCHEMAS.rstrip('/')}"
     here = f"{url}/{folder}/{name}"
     store, _, file = name.rpartition("/")
     if not found or _place(path) == _place(here) or file not in files.names(f"{folder}/{store}"):

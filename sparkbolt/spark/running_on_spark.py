@@ -97,7 +97,7 @@ class RunningOnSpark(RunningTopology):
         )
         self._supervisor.begin_first(open_secs)
         counts = self._coordinator.ledger.metrics
-        self._recording = Recording(checkpoint.files, counts)
+        self._recording = Recording(checkpoint.files, counts, lambda: checkpoint.generation.first)
         self._reporter = Reporter(topology.config, self._calls, self._recording, presence, telemetry)
         self._set_aside_before = {name: one.set_aside for name, one in counts.components.items()}
         self._view = TopologyView(self._lifecycle.state)

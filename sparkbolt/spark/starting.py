@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
+from sparkbolt.api.keyed_state import refusal
 from sparkbolt.api.running import Telemetry, TelemetrySink
 from sparkbolt.api.topology import Topology
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.logs import current_log
 from sparkbolt.control.presence import Presence
-from sparkbolt.driver.continuation import continued
-from sparkbolt.driver.ledger.reader import TASKS_FILE, dump_tasks
+from sparkbolt.driver.transition import transition
 from sparkbolt.errors import CheckpointError
 from sparkbolt.spark import code_shipping, scratch
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside
@@ -55,6 +55,7 @@ def start(
     py_files: Sequence[str] = (),
     open_secs: float | None = None,
     telemetry: Telemetry | None = None,
+    apply: bool = False,
 ) -> RunningOnSpark:
     """Start a topology; does not block. Arguments, defaults and errors are those of ``Topology.start``."""
     if spark is not None:
@@ -76,7 +77,7 @@ def start(
     sink = sink_for(topology, telemetry)
     temporary = scratch.make("checkpoint-") if place is None else None
     try:
-        running = _running(topology, session, place or str(temporary), temporary, open_secs, sink)
+        running = _running(topology, session, place or str(temporary), temporary, open_secs, sink, apply=apply)
     except BaseException:
         if sink is not None:
             sink.close()
@@ -94,6 +95,8 @@ def _running(
     temporary: str | None,
     open_secs: float | None,
     telemetry: TelemetrySink | None,
+    *,
+    apply: bool,
 ) -> RunningOnSpark:
     """Lock and check the checkpoint, lay out the topology, and begin the first life."""
     try:
@@ -111,18 +114,20 @@ def _running(
     try:
         held.cut_back()
         note_version(held.files, session.version, f"checkpoint {held.directory}")
-        known = held.topology()
-        if known is None:
+        if not held.generations:
             await_executors(session)
-        lane = continued(topology, cores_of(session), known, held.directory)
-        held.keep_placement(lane, known)
-        held.files.write(TASKS_FILE, dump_tasks(lane))
+        started = transition(topology, cores_of(session), held.generations, held.last_commit(), refusal)
+        started.check(held.directory, apply=apply)
+        for step in started.steps:
+            log.info("checkpoint %s: %s", held.directory, step)
+        held.keep(started.generations)
+        lane = started.lane
         own = for_lane(session, lane.spark_partitions)
         if held.is_local:
             write_synced(own, executors=not is_one_process(session))
         if is_local(session):
             forget_sources(own)
-        return RunningOnSpark(topology, lane, own, held, temporary, open_secs, presence, telemetry)
+        return RunningOnSpark(lane.topology, lane, own, held, temporary, open_secs, presence, telemetry)
     except OSError as error:
         held.close()
         why = f"checkpoint {place} cannot be written: {explain(str(error))}"

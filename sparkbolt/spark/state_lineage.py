@@ -56,18 +56,18 @@ def longest(spark: SparkSession, checkpoint: Checkpoint) -> int:
     If the checkpoint has fewer than ``LINEAGE_MAX`` commits, their number is returned as an upper bound.
     """
     last = checkpoint.last_commit()
-    if last < LINEAGE_MAX:
-        return last + 1
-    return max((_length(spark, checkpoint, *store, last + 1) for store in checkpoint.state_stores(last)), default=0)
+    if last - checkpoint.generation.first < LINEAGE_MAX:
+        return last - checkpoint.generation.first + 1
+    return max((_length(spark, checkpoint, *store) for store in checkpoint.log.stores(last)), default=0)
 
 
-def _length(spark: SparkSession, checkpoint: Checkpoint, folder: str, unique_id: str, version: int) -> int:
+def _length(spark: SparkSession, checkpoint: Checkpoint, folder: str, version: str) -> int:
     """On how many versions one state store depends."""
-    if f"{version}_{unique_id}.zip" in checkpoint.files.names(folder):
+    if f"{version}.zip" in checkpoint.files.names(folder):
         return 1
     jvm: Any = spark._jvm  # pyspark has no public API for the files of a state store
     try:
-        path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint.url}/{folder}/{version}_{unique_id}.changelog")
+        path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint.url}/{folder}/{version}.changelog")
         files = module_of(jvm, FILE_MANAGER).create(path.getParent(), spark._jsc.hadoopConfiguration())
         codec = module_of(jvm, CODECS).createCodec(spark._jsc.sc().conf(), spark.conf.get(_CODEC, "lz4"))
         reader = getattr(jvm, CHANGELOG_READERS)(files, path, codec).constructChangelogReader()
@@ -76,5 +76,5 @@ def _length(spark: SparkSession, checkpoint: Checkpoint, folder: str, unique_id:
         finally:
             reader.closeIfNeeded()
     except Py4JError as error:  # if the state is damaged, the query reports it
-        log.debug("the lineage of version %d in %s could not be read: %s", version, folder, error)
+        log.debug("the lineage of version %s in %s could not be read: %s", version, folder, error)
         return 0

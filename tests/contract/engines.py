@@ -14,9 +14,10 @@ from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.api.topology import Topology
+from sparkbolt.driver.ledger.generations import TOPOLOGY_FILE, Generation, Generations
 from sparkbolt.driver.ledger.ledger import FailedTree, Promotion, Story
 from sparkbolt.driver.ledger.ledger_files import FORMAT, FORMAT_FILE
-from sparkbolt.driver.ledger.reader import dump_tasks
+from sparkbolt.driver.transition import recorded
 from sparkbolt.sim.checkers.dead_letter_sinks import letters_in
 from sparkbolt.sim.engine import LocalEngine
 from tests.contract.parts import notes, phase
@@ -28,7 +29,7 @@ def write_checkpoint(engine: LocalEngine, directory: Path) -> Path:
     for folder in ("ledger", "spark/commits"):
         (directory / folder).mkdir(parents=True, exist_ok=True)
     (directory / FORMAT_FILE).write_text(str(FORMAT))
-    (directory / "tasks").write_bytes(dump_tasks(engine.lane))
+    (directory / TOPOLOGY_FILE).write_bytes(Generations([recorded(Generation(), engine.lane)]).dumps())
     for number, entry in enumerate(engine.log):
         (directory / "ledger" / f"{number}.entry").write_bytes(entry)
         (directory / "spark" / "commits" / str(number)).touch()

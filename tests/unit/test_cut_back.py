@@ -16,6 +16,7 @@ import pytest
 
 from sparkbolt import BasicBolt, CheckpointError, Config, Range, Spout, Topology, TopologyBuilder
 from sparkbolt.driver.ledger import ledger_files
+from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.ledger_settings import ledger_settings
 from sparkbolt.files.local import LocalFiles
@@ -71,8 +72,7 @@ class Logged:
         return ledger_files.load_ledger(
             self.files,
             last_commit,
-            lambda: Ledger(**settings),
-            lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings),
+            lambda _, state: Ledger(**settings, state=state),
         )
 
 
@@ -198,6 +198,7 @@ class SparkLogs(Checkpoint):
         self.directory = str(directory)
         self.files = LocalFiles(self.directory)
         self._lock: Any = None
+        self._generations = Generations([Generation()])
         for number in range(13):
             offset = f'v1\n{{"batchWatermarkMs":0}}\n{{"v": 1, "n": {number}}}'
             self.files.write(f"spark/offsets/{number}", offset.encode())
@@ -209,7 +210,7 @@ class SparkLogs(Checkpoint):
 
     def left(self) -> tuple[int, int]:
         """The last commit, and the last offset."""
-        return self.last_commit(), max(self._numbers("spark/offsets"))
+        return self.last_commit(), max(self.log.numbers("offsets"))
 
 
 @pytest.fixture

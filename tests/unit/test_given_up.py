@@ -29,6 +29,7 @@ from sparkbolt.driver.plan_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLA
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.worker.dead_letter_reader import READS_MAX, REFUSALS_MAX
+from tests.ledgers import restored
 from tests.unit.lives import next_life, next_plan
 
 
@@ -243,7 +244,7 @@ def test_waiting_dead_letters_survive_the_driver_and_log_compaction() -> None:
     run.steps(secs=3)
     ledger = run.engine.ledger
     settings = ledger_settings(run.engine.lane)
-    assert Ledger.restore(ledger.snapshot(), **settings).snapshot() == ledger.snapshot()
+    assert restored(ledger.snapshot(), **settings).snapshot() == ledger.snapshot()
     run.engine.restart()
     assert run.engine.ledger.messages.retries.attempts == ledger.messages.retries.attempts
     run.grave.away = False

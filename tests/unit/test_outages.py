@@ -10,8 +10,8 @@ import pytest
 
 from sparkbolt import BadRecord, BasicBolt, Config, Range, RetryPolicy, Spout, TopologyBuilder, Unavailable
 from sparkbolt.api.outage import MICRO_BATCHES_MIN, PROBE_TUPLES, TUPLES_MIN
-from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.ledger_settings import ledger_settings
+from tests.ledgers import restored as restored_of
 from tests.unit.outages import HOUR_MS, MICRO_BATCH_MS, WORLD, Log, Run, Store, calls_between, topology
 from tests.unit.outages import _new_world as _new_world
 
@@ -134,7 +134,7 @@ def test_kill_9_during_an_outage_neither_resets_nor_loses_anything() -> None:
                 run.engine.now_ms = max(run.engine.now_ms, (due or 0) - MICRO_BATCH_MS)
         known = run.engine.ledger.outages.known
         settings = ledger_settings(run.engine.lane)
-        restored = Ledger.restore(run.engine.ledger.snapshot(), **settings)
+        restored = restored_of(run.engine.ledger.snapshot(), **settings)
         assert restored.outages.known == known
         run.engine.restart()
         assert run.engine.ledger.outages.known == known

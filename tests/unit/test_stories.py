@@ -22,6 +22,7 @@ from sparkbolt.driver.ledger.story_store import Stories
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.worker.held_tuples import held_tuples
 from sparkbolt.worker.hop_recorder import FAILED_MAX, TRACED_MAX
+from tests.ledgers import restored as restored_of
 from tests.topologies import Split
 
 
@@ -175,7 +176,7 @@ def test_a_snapshot_and_the_log_restore_the_same_stories() -> None:
         known = ledger.failed, ledger.traced, [ledger.story(key) for key in ledger.told_keys()]
         assert all(known)
         infos, owner = spout_infos(driver._engine.lane), driver._topology.task_owner
-        restored = Ledger.restore(ledger.snapshot(), infos, task_owner=owner)
+        restored = restored_of(ledger.snapshot(), infos, task_owner=owner)
         replayed = Ledger(infos, task_owner=owner)
         for entry in driver._engine.log:
             replayed.replay(entry)

@@ -30,8 +30,8 @@ from sparkbolt.control.letters.common import (
     newest_letters,
 )
 from sparkbolt.control.letters.topic import KAFKA, LetterTopic, client_properties, give_again
+from sparkbolt.driver.ledger.generations import TOPOLOGY_FILE
 from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER
-from sparkbolt.driver.ledger.reader import TASKS_FILE
 from sparkbolt.errors import WrongUseError
 from sparkbolt.files.local import append_lines
 
@@ -285,9 +285,9 @@ class LetterFolder:
         above, _, name = directory.rstrip("/").rpartition("/")
         self._directory = (above or ".") if name == LETTERS_FOLDER else directory
         self._files = open_files(self._directory, write=True)
-        if not self._names() and self._files.read(TASKS_FILE) is None:
+        if not self._names() and self._files.read(TOPOLOGY_FILE) is None:
             raise WrongUseError(
-                f"{directory} has no dead letters and no file {TASKS_FILE!r}: check that it is the checkpoint of a "
+                f"{directory} has no dead letters and no file {TOPOLOGY_FILE!r}: check that it is the checkpoint of a "
                 "topology that has started"
             )
 

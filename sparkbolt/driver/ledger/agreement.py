@@ -26,20 +26,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sparkbolt.base.file_access import Files
 from sparkbolt.driver.ledger import ledger_log
+from sparkbolt.driver.ledger.generations import TOPOLOGY_FILE, TOPOLOGY_MISSING, Generations, SparkLog
 from sparkbolt.driver.ledger.ledger_files import last_life, lives_missing
 from sparkbolt.errors import CheckpointError
 from sparkbolt.wire.plan import MicroBatchPlan, Offset, plan_of
 
-TOPOLOGY_MISSING = "committed micro-batches but no file 'topology'"
+METADATA = "metadata"
+_LOGS = ("offsets", "commits")
 _HEAD_LINES = 2
 """An offset of Spark's begins with its version and its settings; then each source has a line, the plan the last."""
-METADATA = "spark/metadata"
 _LEDGER = re.compile(r"^(\d+)\.(entry|snapshot)$")
 
 
@@ -97,22 +98,23 @@ class _Steps:
 
     def __init__(self, files: Files, where: str) -> None:
         self.files, self.where = files, where
-        self.offsets = _numbers(files.names("spark/offsets"))
-        commits = _numbers(files.names("spark/commits"))
-        self.broken = [n for n in commits if not is_whole("commits", files.read(f"spark/commits/{n}"))]
+        self.log = log = SparkLog(files)
+        self.offsets = log.numbers("offsets")
+        commits = log.numbers("commits")
+        self.broken = [n for n in commits if not is_whole("commits", log.read("commits", n))]
         self.commits = [number for number in commits if number not in self.broken]
         ledger = [(int(match[1]), match[2]) for name in files.names("ledger") if (match := _LEDGER.match(name))]
         self.entries = sorted(number for number, kind in ledger if kind == "entry")
         self.snapshots = sorted(number for number, kind in ledger if kind == "snapshot")
         self.last_commit = max(self.commits, default=-1)
         self.last_offset = max(self.offsets, default=-1)
-        self.mistakes = [f"spark/commits/{number} is not whole, so it does not count" for number in self.broken]
+        self.mistakes = [f"{log.name('commits', number)} is not whole, so it does not count" for number in self.broken]
         self.damaged: list[str] = []
         """Snapshots that cannot be read, up to the newest one that can."""
 
     def planned(self, number: int) -> MicroBatchPlan | str:
         """The plan of an offset, or a description of its damage."""
-        data = self.files.read(f"spark/offsets/{number}")
+        data = self.log.read("offsets", number)
         try:
             logged = logged_offset(data or b"")
             plan = plan_of(logged.plan, self.files, self.where)
@@ -210,32 +212,29 @@ class _Steps:
                     "forgotten them: to run it again would lose them"
                 )
         if last >= 0 and last not in self.offsets:
-            return f"spark/offsets/{last} is missing, behind which Spark would go on"
+            return f"{self.log.name('offsets', last)} is missing, behind which Spark would go on"
         return self.state_missing(last) if last >= 0 else None
 
     def state_missing(self, number: int) -> str | None:
         """The first missing file of a committed micro-batch's state, in a sentence; None if all exist."""
-        data = self.files.read(f"spark/commits/{number}")
-        if data is None:
-            return f"spark/commits/{number} is missing"
+        name = self.log.name("commits", number)
+        if self.files.read(name) is None:
+            return f"{name} is missing"
         try:
-            known = json.loads(data.partition(b"\n")[2] or b"{}").get("stateUniqueIds") or {}
+            stores = self.log.stores(number)
         except ValueError as error:
-            return f"spark/commits/{number} is damaged ({error})"
-        for operator, stores in known.items():
-            for store, ids in enumerate(stores):
-                folder = f"spark/state/{operator}/{store}"
-                version = f"{number + 1}_{ids[0]}"
-                if not {f"{version}.zip", f"{version}.changelog"}.intersection(self.files.names(folder)):
-                    return f"{folder} has no state of micro-batch {number} any more (version {version})"
+            return f"{name} is damaged ({error})"
+        for folder, version in stores:
+            if not {f"{version}.zip", f"{version}.changelog"}.intersection(self.files.names(folder)):
+                return f"{folder} has no state of micro-batch {number} any more (version {version})"
         return None
 
     def behind(self, last: int) -> list[str]:
         """The files of later micro-batches that must go, so that Spark and the ledger can continue after ``last``."""
         kept = {last + 1} if last + 1 in self.offsets and not isinstance(self.planned(last + 1), str) else set()
         commits = [*self.commits, *self.broken]
-        found = [(number, 0, f"spark/commits/{number}") for number in commits if number > last]
-        found += [(n, 1, f"spark/offsets/{n}") for n in self.offsets if n > last and n not in kept]
+        found = [(number, 0, self.log.name("commits", number)) for number in commits if number > last]
+        found += [(n, 1, self.log.name("offsets", n)) for n in self.offsets if n > last and n not in kept]
         found += [
             (n, 2, f"ledger/{n}.snapshot")
             for n in self.snapshots
@@ -301,16 +300,17 @@ def _besides(steps: _Steps, known: int) -> tuple[tuple[str, ...], tuple[str, ...
     if (last := last_life(files)) < known:
         steps.mistakes.append(lives_missing(known, last))
         made.append(f"lives/{known + 1}")
-    wrong = metadata_mistake(files, is_logged=bool(steps.offsets or steps.commits))
+    folder = steps.log.folder
+    wrong = metadata_mistake(files, folder, is_logged=any(files.names(f"{folder}/{log}") for log in _LOGS))
     if wrong is not None:
         steps.mistakes.append(wrong)
-        aside += [METADATA] * (files.read(METADATA) is not None)
-        made.append(METADATA)
-    topology = files.read("topology")
-    damage = None if topology is None else damage_of(topology, _TOPOLOGY)
+        name = f"{folder}/{METADATA}"
+        aside += [name] * (files.read(name) is not None)
+        made.append(name)
+    topology, damage = files.read(TOPOLOGY_FILE), Generations.damage(files)
     if damage is not None:
         steps.mistakes.append(f"the file 'topology' is {damage}")
-        aside.append("topology")  # the next start creates it again
+        aside.append(TOPOLOGY_FILE)  # the next start creates it again
     elif steps.commits and topology is None:
         steps.mistakes.append(f"there are {TOPOLOGY_MISSING}")
     if steps.commits and (topology is None or damage is not None):
@@ -318,19 +318,18 @@ def _besides(steps: _Steps, known: int) -> tuple[tuple[str, ...], tuple[str, ...
     return tuple(aside), tuple(made), None
 
 
-_TOPOLOGY = {"fingerprint": dict, "placement": dict}
-
-
-def metadata_mistake(files: Files, *, is_logged: bool) -> str | None:
+def metadata_mistake(files: Files, folder: str, *, is_logged: bool) -> str | None:
     """The mistake in the id of Spark's query, in a sentence; None if it is correct.
 
     Args:
         files: the checkpoint's.
+        folder: the folder of Spark's checkpoint.
         is_logged: whether Spark has logged anything, so that the id must be there.
     """
-    data = files.read(METADATA)
+    name = f"{folder}/{METADATA}"
+    data = files.read(name)
     damage = ("missing" if is_logged else None) if data is None else damage_of(data, {"id": str})
-    return damage and f"{METADATA} is {damage}, without which Spark does not go on from what it has logged"
+    return damage and f"{name} is {damage}, without which Spark does not go on from what it has logged"
 
 
 def damage_of(data: bytes, wanted: Mapping[str, type]) -> str | None:
@@ -344,21 +343,6 @@ def damage_of(data: bytes, wanted: Mapping[str, type]) -> str | None:
     parts = body if isinstance(body, dict) else {}
     missing = next((name for name, kind in wanted.items() if not isinstance(parts.get(name), kind)), None)
     return None if missing is None else f"damaged (it has no {missing!r})"
-
-
-def topology_in(data: bytes, where: str) -> dict[str, Any]:
-    """The content of the file ``topology``: the topology's fingerprint and its placement.
-
-    Raises:
-        CheckpointError: it is damaged.
-    """
-    damage = damage_of(data, _TOPOLOGY)
-    if damage is not None:
-        raise CheckpointError(
-            f"{where}: the file 'topology' is {damage}: restore the file, or start with a new checkpoint directory"
-        )
-    known: dict[str, Any] = json.loads(data)
-    return known
 
 
 def repair(files: Files, verdict: Agreement, folder: str, query_id: str) -> list[str]:
@@ -377,9 +361,11 @@ def repair(files: Files, verdict: Agreement, folder: str, query_id: str) -> list
             files.write(f"{folder}/{name}", data)
             copies.append(f"{folder}/{name}")
             files.remove(name)
-    if METADATA in verdict.made:
-        files.remove(METADATA)  # also removes its checksum file, if it is still there
-        files.write(METADATA, json.dumps({"id": query_id}).encode())
+    for name in verdict.made:
+        if not name.endswith(f"/{METADATA}"):
+            continue
+        files.remove(name)  # also removes its checksum file, if it is still there
+        files.write(name, json.dumps({"id": query_id}).encode())
     return copies
 
 
@@ -397,10 +383,6 @@ def _facts(steps: _Steps) -> tuple[str, ...]:
 
 def _same(one: MicroBatchPlan, other: MicroBatchPlan) -> bool:
     return one.dumps() == other.dumps()
-
-
-def _numbers(names: Iterable[str]) -> list[int]:
-    return sorted(int(name) for name in names if name.isdigit())
 
 
 def _list(numbers: Sequence[int]) -> str:

@@ -16,7 +16,7 @@ Prior art: the pending map of Storm's ``SpoutExecutor``, and the intent and comm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +29,7 @@ from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.ids import (
     I32,
     MAX_SEQUENCE,
+    MAX_TASK_NUMBER,
     U64,
     empty_u64,
     split_key,
@@ -394,51 +395,30 @@ class Ledger:
 
     def snapshot(self) -> bytes:
         """The promoted state as bytes; it replaces the log up to ``last_promoted``."""
-        return ledger_log.dump_snapshot(
-            ledger_log.State(
-                life=self.life,
-                last_promoted=self.last_promoted,
-                last_now_ms=self.last_now_ms,
-                metrics=self.metrics,
-                void=self.void,
-                messages=self.messages.state(),
-                stories=self._stories.state(),
-                trees=self._trees.arrays(),
-                outbox_acks=self.outbox_acks.first(),
-                outages=self.outages.known,
-                flows=self.flows,
-                marks=self.marks.state(),
-            )
+        return ledger_log.dump_snapshot(self.state())
+
+    def state(self) -> ledger_log.State:
+        """The promoted state; it shares its content with this object."""
+        return ledger_log.State(
+            life=self.life,
+            last_promoted=self.last_promoted,
+            last_now_ms=self.last_now_ms,
+            metrics=self.metrics,
+            void=self.void,
+            messages=self.messages.state(),
+            stories=self._stories.state(),
+            trees=self._trees.arrays(),
+            outbox_acks=self.outbox_acks.first(),
+            outages=self.outages.known,
+            flows=self.flows,
+            marks=self.marks.state(),
         )
 
-    @classmethod
-    def restore(
-        cls,
-        snapshot: bytes,
-        spouts: Sequence[SpoutInfo],
-        *,
-        rotations: int = 31,
-        task_owner: Callable[[int], tuple[str, int]],
-        stories_max: int = STORIES_MAX,
-        patience_ms: int | None = None,
-        feeders: Mapping[str, frozenset[str]] | None = None,
-        name: str = "a ledger snapshot",
-    ) -> Ledger:
-        """Make a ledger from a snapshot; every open tree gets its full timeout again.
-
-        Raises:
-            CheckpointError: the snapshot is damaged; ``name`` is in the message.
-        """
-        state = ledger_log.load_snapshot(snapshot, name)
-        return cls(
-            spouts,
-            rotations=rotations,
-            task_owner=task_owner,
-            stories_max=stories_max,
-            patience_ms=patience_ms,
-            feeders=feeders,
-            state=state,
-        )
+    def release(self, tasks: Collection[int]) -> None:
+        """Let the trees that some tasks hold expire with the next plan: these tasks are gone."""
+        keys, _, holds = self._trees.arrays()
+        held = np.isin(holds & MAX_TASK_NUMBER, np.array(sorted(tasks), dtype=np.int32))
+        self._expiring = distinct(np.concatenate((self._expiring, keys[held])))
 
     # The steps of a promotion.
 

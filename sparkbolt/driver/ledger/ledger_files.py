@@ -26,8 +26,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparkbolt.base.file_access import Files
+from sparkbolt.driver.ledger.changed_shape import changed
+from sparkbolt.driver.ledger.generations import Generation
 from sparkbolt.driver.ledger.ledger import Ledger
-from sparkbolt.driver.ledger.ledger_log import load_entry
+from sparkbolt.driver.ledger.ledger_log import State, load_entry, load_snapshot
 from sparkbolt.errors import CheckpointError, FencedError
 
 FORMAT = 1
@@ -187,8 +189,8 @@ def drop_uncommitted_letters(files: Files, last_commit: int) -> None:
 def load_ledger(
     files: Files,
     last_commit: int,
-    make: Callable[[], Ledger],
-    restore: Callable[[bytes, str], Ledger],
+    make: Callable[[Generation | None, State], Ledger],
+    generations: Sequence[Generation] = (),
     *,
     where: str = "the checkpoint",
 ) -> Ledger:
@@ -197,8 +199,8 @@ def load_ledger(
     Args:
         files: the checkpoint's.
         last_commit: the last micro-batch that is committed; -1 if none is.
-        make: makes an empty ledger.
-        restore: makes a ledger from a snapshot's bytes and name.
+        make: makes the ledger of a generation from a state; None: of the newest one.
+        generations: the checkpoint's, oldest first; the entries of each are replayed by its own ledger.
         where: names the checkpoint in errors.
 
     Raises:
@@ -215,13 +217,23 @@ def load_ledger(
             )
         return data
 
-    ledger = make()
+    state = State()
     if snapshots:
         name = f"ledger/{snapshots[-1]}.snapshot"
-        ledger = restore(must_read(name), name)
-    for number in range(ledger.last_promoted + 1, last_commit + 1):
-        name = f"ledger/{number}.entry"
-        ledger.replay(must_read(name), name)
+        state = load_snapshot(must_read(name), name)
+    later = [one for one in generations if one.base > max(0, state.last_promoted)]
+    before = generations[len(generations) - len(later) - 1] if later else None
+    ledger = make(before, state)
+    for following in (*later, None):
+        end = last_commit + 1 if following is None else following.base
+        for number in range(ledger.last_promoted + 1, end):
+            name = f"ledger/{number}.entry"
+            ledger.replay(must_read(name), name)
+        if following is not None:
+            replayed, is_newest = ledger.replayed, following is later[-1]
+            ledger = make(None if is_newest else following, changed(ledger.state(), following))
+            ledger.release(following.numbering.retired)
+            ledger.replayed = replayed
     return ledger
 
 

@@ -1,4 +1,4 @@
-"""Settings: what a ledger must know about a topology."""
+"""Settings: what a ledger must know about a topology, from the topology itself or from its checkpoint."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparkbolt.api.components import PartitionedSpout
+from sparkbolt.driver.ledger.generations import Generation
 from sparkbolt.driver.ledger.outcomes import SpoutInfo
 from sparkbolt.layout.lane import Lane, policy_of
 
@@ -18,7 +19,7 @@ def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
     return [
         SpoutInfo(
             spec.id,
-            lane.topology.tasks(spec.id),
+            lane.topology.numbering.ever(spec.id),
             isinstance(spec.component, PartitionedSpout),
             policy_of(spec),
             dead_letters=spec.dead_letters is not None,
@@ -26,7 +27,7 @@ def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
         )
         for spec in lane.topology.spouts
     ] + [
-        SpoutInfo(name, lane.topology.tasks(name), True, policy_of(lane.topology.components[name]), own=True)
+        SpoutInfo(name, lane.topology.numbering.ever(name), True, policy_of(lane.topology.components[name]), own=True)
         for name in lane.starters
     ]
 
@@ -56,4 +57,31 @@ def ledger_settings(lane: Lane) -> dict[str, Any]:
         "stories_max": lane.topology.config.stories_max,
         "patience_ms": int(lane.topology.config.outage_patience_secs * 1000),
         "feeders": feeders_of(lane),
+    }
+
+
+def described(lane: Lane) -> dict[str, Any]:
+    """The same as a JSON object for the checkpoint, without the policies: each entry of the log has its own."""
+    settings = ledger_settings(lane)
+    return {
+        "spouts": [[s.component, list(s.tasks), s.replayable, s.dead_letters, s.own] for s in settings["spouts"]],
+        "feeders": {bolt: sorted(feeders) for bolt, feeders in settings["feeders"].items()},
+        "stories_max": settings["stories_max"],
+        "patience_ms": settings["patience_ms"],
+    }
+
+
+def settings_of(generation: Generation) -> dict[str, Any]:
+    """The arguments of ``Ledger`` for a generation of a checkpoint, whose topology may be a thing of the past."""
+    known = generation.ledger
+    return {
+        "spouts": [
+            SpoutInfo(name, tuple(tasks), replayable, None, dead_letters=lettered, own=own)
+            for name, tasks, replayable, lettered, own in known["spouts"]
+        ],
+        "rotations": ROTATIONS,
+        "task_owner": generation.numbering.owner,
+        "stories_max": known["stories_max"],
+        "patience_ms": known["patience_ms"],
+        "feeders": {bolt: frozenset(feeders) for bolt, feeders in known["feeders"].items()},
     }

@@ -1,34 +1,30 @@
 """The reader: reads a ledger without its topology, to inspect a checkpoint.
 
-It never writes, and counts only committed micro-batches, as a start does. The file ``tasks``, which each start writes,
-maps task numbers to components, so a reader needs no user code.
+It never writes, and counts only committed micro-batches, as a start does. The file ``topology``, which each start
+keeps, maps task numbers to components, so a reader needs no user code.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparkbolt.api.metrics import TopologyMetrics
-from sparkbolt.api.numbering import Numbering
 from sparkbolt.api.reports import FailedTree
 from sparkbolt.api.story import Story, root_text
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.file_access import Files
 from sparkbolt.base.ids import MAX_SEQUENCE, MAX_TASK_NUMBER, split_key, tree_key, unmix64
 from sparkbolt.base.source_names import is_named, short_sources
-from sparkbolt.driver.ledger.agreement import damage_of
+from sparkbolt.driver.ledger.generations import TOPOLOGY_FILE, Generation, Generations, SparkLog
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.driver.ledger.ledger_files import load_ledger
-from sparkbolt.driver.ledger.ledger_settings import spout_infos
-from sparkbolt.driver.ledger.outcomes import SpoutInfo
+from sparkbolt.driver.ledger.ledger_log import State
+from sparkbolt.driver.ledger.ledger_settings import settings_of
 from sparkbolt.errors import CheckpointError, InvariantError, SparkboltError
-from sparkbolt.layout.lane import Lane
 from sparkbolt.observe.measurements import Flow, FlowCounts
 
-TASKS_FILE = "tasks"
 _ROOT = re.compile(r"(?:0x)?([0-9a-f]{16})", re.IGNORECASE)
 _SEQUENCE = re.compile(r"(?:(\d+)|(.+)\[(\d+)\]):(\d+)")
 _MESSAGE = re.compile(r"(.+)@(\d+)")
@@ -42,11 +38,6 @@ READS_MAX = 5
 """How often a log is read at most, if it changes while it is read."""
 
 
-def last_commit_of(files: Files) -> int:
-    """The last micro-batch that Spark has committed; -1 if none is."""
-    return max((int(name) for name in files.names("spark/commits") if name.isdigit()), default=-1)
-
-
 def read_ledger(files: Files, where: str) -> LedgerReader:
     """The ledger of a checkpoint, whether its topology runs or not.
 
@@ -55,32 +46,20 @@ def read_ledger(files: Files, where: str) -> LedgerReader:
     """
     for attempt in range(READS_MAX):
         try:
-            return LedgerReader(files, last_commit_of(files), where)
+            return LedgerReader(files, SparkLog(files).last_commit, where)
         except CheckpointError:
             # A running topology may have compacted its log after this reader looked up its last commit.
-            if attempt == READS_MAX - 1 or files.read(TASKS_FILE) is None:
+            if attempt == READS_MAX - 1 or files.read(TOPOLOGY_FILE) is None:
                 raise
     raise InvariantError("the last attempt at reading a ledger returns or raises")
-
-
-def dump_tasks(lane: Lane) -> bytes:
-    """The content of the file ``tasks``."""
-    topology = lane.topology
-    body = {
-        "topology": topology.name,
-        "numbering": topology.numbering.to_json(),
-        "spouts": [[s.component, list(s.tasks), s.replayable, s.own] for s in spout_infos(lane)],
-        "stories_max": topology.config.stories_max,
-    }
-    return json.dumps(body).encode()
 
 
 class _Remembering(Ledger):
     """A ledger that records which ranges of trees were acked in the entries that are not compacted yet."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.acked_ranges: list[tuple[int, int, int, int]] = []
+    def __init__(self, acked_ranges: list[tuple[int, int, int, int]], **settings: Any) -> None:
+        super().__init__(**settings)
+        self.acked_ranges = acked_ranges
         """(first key, last key, micro-batch, its time in milliseconds)."""
 
     def promote(self, micro_batch_id: int) -> Promotion:
@@ -103,33 +82,22 @@ class LedgerReader:
         Raises:
             CheckpointError: the files are not a checkpoint, or are damaged.
         """
-        data = files.read(TASKS_FILE)
-        if data is None:
+        generations = Generations.read(files, where)
+        if not generations:
             raise CheckpointError(
-                f"{where} has no file {TASKS_FILE!r}: no topology was started with it, or it is another directory"
+                f"{where} has no file {TOPOLOGY_FILE!r}: no topology was started with it, or it is another directory"
             )
-        damage = damage_of(data, {"topology": str, "numbering": dict, "spouts": list, "stories_max": int})
-        if damage is not None:
-            raise CheckpointError(
-                f"{where}: the file {TASKS_FILE!r} is {damage}: the topology's next start writes it anew"
-            )
-        body: Mapping[str, Any] = json.loads(data)
-        self.topology: str = body["topology"]
-        self._numbering = Numbering.from_json(body["numbering"])
+        newest = generations[-1]
+        self.topology: str = newest.fingerprint["name"]
+        self._numbering = newest.numbering
         self._owner = self._numbering.owner
-        spouts = [SpoutInfo(name, tuple(tasks), again, None, own=own) for name, tasks, again, own in body["spouts"]]
-        self._spouts = [spout.component for spout in spouts]
-        limit = body["stories_max"]
+        self._spouts = [spout.component for spout in settings_of(newest)["spouts"]]
+        self._acked_ranges: list[tuple[int, int, int, int]] = []
 
-        def make() -> Ledger:
-            return _Remembering(spouts, task_owner=self._owner, stories_max=limit)
+        def make(generation: Generation | None, state: State) -> Ledger:
+            return _Remembering(self._acked_ranges, **settings_of(generation or newest), state=state)
 
-        def restore(snapshot: bytes, name: str) -> Ledger:
-            return _Remembering.restore(snapshot, spouts, task_owner=self._owner, stories_max=limit, name=name)
-
-        ledger = load_ledger(files, last_commit, make, restore, where=where)
-        assert isinstance(ledger, _Remembering)
-        self._ledger = ledger
+        self._ledger = load_ledger(files, last_commit, make, generations, where=where)
 
     def failed(self) -> list[Story]:
         """The newest failed trees, oldest first."""
@@ -238,7 +206,7 @@ class LedgerReader:
         story = self._ledger.story(key)
         if story.state != TreeState.UNKNOWN:
             return story
-        for first, last, micro_batch_id, now_ms in self._ledger.acked_ranges:
+        for first, last, micro_batch_id, now_ms in self._acked_ranges:
             if first <= key <= last:
                 why = "its path is unknown: the tree was not traced and is not a retry"
                 return Story(key, component, task, TreeState.ACKED, ended_in=micro_batch_id, ended_ms=now_ms, why=why)

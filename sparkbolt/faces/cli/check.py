@@ -16,11 +16,13 @@ from sparkbolt.api.components import BoltBase, Component, PartitionedSpout, Spou
 from sparkbolt.api.config import COMPONENT_KEYS
 from sparkbolt.api.function_bolts import FunctionBolt
 from sparkbolt.api.inlets import InletSpout
+from sparkbolt.api.keyed_state import refusal
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.statefulness import keeps_state, storing_methods
 from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
-from sparkbolt.driver.continuation import refusals, stored_topology
+from sparkbolt.driver.ledger.generations import Generations, SparkLog
+from sparkbolt.driver.transition import Effect, Step, transition
 from sparkbolt.errors import CheckpointError, InvalidTopology
 from sparkbolt.faces.cli.command_arguments import CountOrNone
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
@@ -39,8 +41,8 @@ def check(topology: str, *, checkpoint: str | None = None, cores: CountOrNone = 
 
     Args:
         topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
-        checkpoint: also show whether a start with this checkpoint is refused (exit code 1), and why; it may be written
-            as the name of a topology, too.
+        checkpoint: also show what a start with this checkpoint would do, and whether it is refused (exit code 1); it
+            may be written as the name of a topology, too.
         cores: plan for N cores (default: the cores of this machine).
         json: print one JSON object.
     """
@@ -49,10 +51,11 @@ def check(topology: str, *, checkpoint: str | None = None, cores: CountOrNone = 
     except InvalidTopology as error:
         show([dumps({"name": error.name, "mistakes": error.mistakes}, indent=2) if json else str(error)])
         return EXIT_FAILED
-    start = None if checkpoint is None else start_with(loaded, checkpoint_of(checkpoint))
-    examination = replace(examine(loaded, cores or os.cpu_count() or 1), start=start)
+    cores = cores or os.cpu_count() or 1
+    start = None if checkpoint is None else start_with(loaded, checkpoint_of(checkpoint), cores)
+    examination = replace(examine(loaded, cores), start=start)
     show([dumps(examination.to_json(), indent=2)] if json else report_lines(examination))
-    return EXIT_FAILED if start is not None and start.refusals else EXIT_FINISHED
+    return EXIT_FAILED if start is not None and start.is_refused else EXIT_FINISHED
 
 
 @dataclass(frozen=True)
@@ -91,20 +94,40 @@ class StartExamined:
     checkpoint: str
     is_new: bool
     """Whether the checkpoint holds nothing, so that the topology starts from the beginning."""
-    refusals: tuple[str, ...]
-    """Why it would be refused, with what to do, a sentence each; empty if it continues."""
+    steps: tuple[Step, ...] = ()
+    """What would change, and how; none if the topology has the shape that the checkpoint knows."""
+    mistake: str | None = None
+    """Why the checkpoint cannot be used, whatever the topology's shape is."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a start would be refused, also with ``--apply``."""
+        return self.mistake is not None or any(step.effect == Effect.REFUSED for step in self.steps)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        steps = [{**asdict(step), "needs_apply": step.needs_decision} for step in self.steps]
+        known = {"checkpoint": self.checkpoint, "is_new": self.is_new, "is_refused": self.is_refused}
+        return {**known, "steps": steps, "mistake": self.mistake}
 
     def lines(self) -> Iterator[str]:
         """As plain text."""
         yield f"checkpoint {self.checkpoint}"
-        if self.refusals:
+        if self.mistake is not None:
+            yield f"  a start is refused: {self.mistake}"
+        elif self.is_refused:
             yield "  a start is refused: mend this, or use a new checkpoint directory (which starts from the beginning)"
-            yield from (f"  - {refusal}" for refusal in self.refusals)
+            yield from (f"  - {step}" for step in self.steps if step.effect == Effect.REFUSED)
+        elif self.steps:
+            yield "  a start goes on from it with another shape"
+            yield from (f"  - {step}" for step in self.steps)
+            if any(step.needs_decision for step in self.steps):
+                yield "  what moves or goes needs your decision: sparkbolt run with --apply"
         else:
             yield f"  a start {'begins with it, because it is empty' if self.is_new else 'continues from it'}"
 
 
-def start_with(topology: Topology, directory: str) -> StartExamined:
+def start_with(topology: Topology, directory: str, cores: int) -> StartExamined:
     """Compare a topology with a checkpoint as a start does; for a local directory neither Spark nor Java starts.
 
     Raises:
@@ -116,10 +139,11 @@ def start_with(topology: Topology, directory: str) -> StartExamined:
     try:
         files = open_files(directory)
         check_not_older(files, installed(), where)
-        known = stored_topology(files, where)
-        return StartExamined(directory, known is None, tuple(refusals(topology, known)))
+        generations = Generations.read(files, where)
+        started = transition(topology, cores, generations, SparkLog(files, generations).last_commit, refusal)
+        return StartExamined(directory, started.is_new, started.steps)
     except CheckpointError as error:
-        return StartExamined(directory, is_new=False, refusals=(str(error),))
+        return StartExamined(directory, is_new=False, mistake=str(error))
 
 
 @dataclass(frozen=True)
@@ -147,7 +171,8 @@ class Examination:
         """As a JSON object."""
         stages = [{"name": stage.name, **asdict(stage)} for stage in self.stages]
         floor = round(self.floor_secs, 2)
-        return {**asdict(self), "stages": stages, "micro_batch_floor_secs": floor, "mistakes": []}
+        start = None if self.start is None else self.start.to_json()
+        return {**asdict(self), "start": start, "stages": stages, "micro_batch_floor_secs": floor, "mistakes": []}
 
 
 def examine(topology: Topology, cores: int) -> Examination:

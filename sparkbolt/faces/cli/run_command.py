@@ -8,11 +8,13 @@ import traceback
 from collections.abc import Sequence
 from typing import Annotated
 
+from sparkbolt.api.topology import Topology
 from sparkbolt.base.tracebacks import is_debugging
 from sparkbolt.control.intent import LOG_LEVELS
 from sparkbolt.control.logs import LogFormat, TopologyLog, log_path
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli.check import start_with
 from sparkbolt.faces.cli.command_arguments import Secs
 from sparkbolt.faces.cli.display import choose_display, logged
 from sparkbolt.faces.cli.locate import look_in
@@ -26,6 +28,7 @@ def run(
     *,
     master: str | None = None,
     checkpoint: str | None = None,
+    apply: bool = False,
     for_: Secs = None,
     drain: Annotated[float, Parameter(lowest=0.001)] = DRAIN_SECS,
     json: bool = False,
@@ -45,6 +48,8 @@ def run(
         topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
         master: the master of Spark, as for spark-submit (default: local[*]).
         checkpoint: store state in this directory and resume from it (default: no state is stored).
+        apply: do what needs a decision, if the topology had another shape when the checkpoint was used last (a terminal
+            asks).
         for_: stop after this time, such as 30s, 5m or 1h, counted from the start of Spark.
         drain: the time that a running micro-batch has to finish after Ctrl-C or --for, before it is cancelled and left
             for replay (default: 4s).
@@ -64,6 +69,8 @@ def run(
     loaded = topology_of(topology)
     if detach:
         return start_detached(loaded, given, log_dir, LogFormat.of(log_format))
+    if checkpoint is not None and not apply and sys.stdin.isatty() and sys.stderr.isatty():
+        apply = is_decided(loaded, checkpoint)
     display = choose_display(as_json=json)
     with logged(log_level), log_to(log_dir, loaded, log_format) as log:
         if spark_log:
@@ -77,6 +84,7 @@ def run(
                 master=master,
                 settings=conf or {},
                 py_files=files,
+                apply=apply,
             )
     if outcome.error is not None and isinstance(outcome.error, Exception):
         if debug or is_debugging():
@@ -84,6 +92,18 @@ def run(
         elif json:
             print(f"sparkbolt: {outcome.failure}", file=sys.stderr)
     return outcome.exit_code
+
+
+def is_decided(topology: Topology, checkpoint: str) -> bool:
+    """Ask on the terminal whether to do what needs a decision; False if nothing needs one."""
+    if not os.path.isdir(checkpoint):
+        return False
+    start = start_with(topology, checkpoint, os.cpu_count() or 1)
+    if start.is_refused or not any(step.needs_decision for step in start.steps):
+        return False
+    print(*start.lines(), sep="\n", file=sys.stderr)
+    print("start it like this? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def write_spark_log(log: TopologyLog | None) -> None:

@@ -404,6 +404,22 @@ class KeyValueTable:
         self._loaded[sharing] = True
         self._note_loaded()
 
+    # Methods for the division of a state.
+
+    def stored(self) -> dict[Any, Any]:
+        """All committed keys and values, as they are stored: a value that can be changed is a ``PickledValue``."""
+        self._leave_numbers()
+        self._keys()
+        return self._values
+
+    def put_stored(self, keys: list[Any], values: list[Any]) -> None:
+        """Put keys and values that ``stored`` has returned."""
+        if PickledValue in set(map(type, values)):
+            self._leave_numbers()
+            self._dirty.update(zip(keys, values, strict=True))
+        else:
+            self.put_many(keys, values)
+
     # Methods for the task's state.
 
     def _attach(self, store: SegmentStore, table: bytes | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -11,8 +10,9 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, Count, PartitionedSpout, Range, Topology, TopologyBuilder, WindowedBolt, bolt
-from sparkbolt.api.topology_changes import changes
-from sparkbolt.layout.lane import lay_out, moved
+from sparkbolt.api.keyed_state import refusal
+from sparkbolt.driver.ledger.generations import Generations
+from sparkbolt.driver.transition import transition
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import CountEvictionPolicy, CountTriggerPolicy, TimeTriggerPolicy
@@ -176,17 +176,6 @@ def test_the_number_of_ackers_may_change(before: int | None, after: int | None, 
     seen.finish()
 
 
-def test_state_that_would_move_to_another_place_is_reported() -> None:
-    begun = json.loads(json.dumps(lay_out(fork(), 2).placement()))
-    assert moved(lay_out(fork(), 2, begun), begun) == []
-    assert moved(lay_out(fork(fuse=False), 2, begun), begun) == [
-        "bolt 'count' was in the 1st of the levels that keep state, and would be in the 2nd: the likely reason is that "
-        "fuse, tick_tuple_freq_secs or stateless of a bolt was changed; change it back",
-        "there were 1 levels that keep state, and there would be 2: the likely reason is that fuse, "
-        "tick_tuple_freq_secs or stateless of a bolt was changed; change it back",
-    ]
-
-
 class Sum(WindowedBolt):
     outputs = ["sum"]
 
@@ -204,14 +193,15 @@ def windowed(*, on_expiry: bool) -> Topology:
 
 
 def window_changes(before: WindowedBolt, after: WindowedBolt) -> list[str]:
-    """What a checkpoint of one windowed bolt says of another."""
-    found = []
+    """Why a checkpoint of one windowed bolt refuses another."""
+    generations: Generations = Generations()
     for bolt_ in (before, after):
         builder = TopologyBuilder("windowed")
         builder.set_spout("source", Source())
         builder.set_bolt("show", bolt_).global_grouping("source")
-        found.append(json.loads(json.dumps(builder.build().fingerprint())))
-    return [change.text.replace(" of 'show'", "") for change in changes(*found)]
+        started = transition(builder.build(), 2, generations, 0, refusal)
+        generations = started.generations
+    return [step.why.partition(": ")[0] for step in started.refusals]
 
 
 def in_event_time(**unit: Any) -> WindowedBolt:

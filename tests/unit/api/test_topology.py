@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.api.components import BasicBolt
 from sparkbolt.api.config import Config
-from sparkbolt.api.groupings import FieldsGrouping, ShuffleGrouping
+from sparkbolt.api.groupings import ShuffleGrouping
 from sparkbolt.api.statefulness import keeps_state
 from sparkbolt.api.topology import Topology, TopologyBuilder
-from sparkbolt.api.topology_changes import Change, changes
 from sparkbolt.api.tuples import StreamDef
 from tests.topologies import Count, Split
 from tests.unit.api.declared import Lines, Log, Stateless, Storing, upper, words
@@ -95,16 +93,6 @@ def test_function_bolts_stateless_bolts_and_bolts_that_store_nothing_keep_no_sta
     assert keeping == [False, False, False, True, False]
 
 
-def test_a_bolt_that_begins_to_keep_state_is_another_bolt() -> None:
-    def fingerprint(bolt: BasicBolt) -> Any:
-        builder = TopologyBuilder("t")
-        builder.set_spout("lines", Lines())
-        builder.set_bolt("b", bolt).shuffle_grouping("lines")
-        return builder.build().fingerprint()
-
-    assert changes(fingerprint(Split()), fingerprint(Storing())) != []
-
-
 def test_a_topology_is_pickled_whole() -> None:
     builder = words()
     builder.set_bolt("upper", upper).fields_grouping("split", ["word"])
@@ -128,42 +116,3 @@ def test_a_fingerprint_and_a_description_are_json() -> None:
     assert kinds == {
         "lines": "spout", "split": "stateless bolt", "log": "partitioned spout", "upper": "stateless bolt",
     }  # fmt: skip
-
-
-def test_settings_may_change_between_two_runs_but_what_the_checkpoint_holds_may_not() -> None:
-    old = words().build().fingerprint()
-    assert changes(old, words(config=Config(debug=True)).build().fingerprint()) == []
-
-    builder = TopologyBuilder("other")
-    lines = Lines()
-    lines.outputs = {"default": ["line", "path"], "extra": ["x"], "odd": ["why", "where"]}
-    builder.set_spout("lines", lines, 3)
-    builder.set_bolt("split", upper, 3).grouping("lines", FieldsGrouping(["line"])).all_grouping("lines", "extra")
-    builder.set_bolt("new", Count()).shuffle_grouping("split")
-    assert [str(change) for change in changes(old, builder.build().fingerprint())] == [
-        "the name was 'words' and is now 'other': call it 'words' again",
-        "component 'new' is new: leave it out",
-        "parallelism of 'lines' was 2 and is now 3: set it to 2 again",
-        "stream 'named' of 'lines' is gone: declare it again",
-        "stream 'extra' of 'lines' is new: leave it out",
-        "stream 'default' of 'lines' was {'fields': ['line'], 'direct': False} and is now "
-        "{'fields': ['line', 'path'], 'direct': False}: change it back",
-        "subscription 'lines/extra' of 'split' is new: leave it out",
-        "subscription 'lines/default' of 'split' was shuffle and is now fields(line): change it back",
-    ]
-    assert Change("component 'new' is gone", "add it again") in changes(builder.build().fingerprint(), old)
-
-
-def test_a_component_that_was_renamed_is_reported_once_also_if_others_subscribe_to_it() -> None:
-    def named(first: str, second: str) -> Any:
-        builder = words()
-        builder.set_bolt(first, Split()).shuffle_grouping("lines")
-        builder.set_bolt(second, upper).fields_grouping(first, ["word"])
-        return builder.build().fingerprint()
-
-    old = named("cut", "shout")
-    assert [str(change) for change in changes(old, named("chop", "shout"))] == [
-        "component 'cut' is now called 'chop': call it 'cut' again"
-    ]
-    both = [change.text for change in changes(old, named("chop", "yell"))]
-    assert both == ["component 'cut' is now called 'chop'", "component 'shout' is now called 'yell'"]

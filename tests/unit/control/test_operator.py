@@ -195,7 +195,7 @@ def test_a_checkpoint_in_trouble_is_described_in_a_sentence_and_is_no_error(
         for path in (ended / "ledger").iterdir():
             path.unlink()
     else:
-        (ended / "tasks").write_bytes(b"\xff\x00 no json")
+        (ended / "topology").write_bytes(b"\xff\x00 no json")
         (ended / "description").write_bytes(b"[[[[")
         (ended / EVENTS_FILE).write_bytes(b"\xff{")
     document = operator.document("t")

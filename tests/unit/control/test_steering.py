@@ -170,16 +170,11 @@ def test_invalid_setting_is_refused_with_the_valid_ones(
     assert "control" not in running.files
 
 
-def test_a_changed_parallelism_is_refused_with_the_same_message_as_at_a_start(started: Any) -> None:
+def test_a_changed_parallelism_is_refused_with_what_to_do(started: Any) -> None:
     steering = started(FakeRunning())
     answer = steering.ask("rebalance", {"executors": {"split": 4}, "wait_secs": 10}, "alice")
     assert answer["refused"]
-    assert answer["text"].startswith(
-        "checkpoint /state was begun by a topology that differs:\n"
-        "  - parallelism of 'split' was 2 and is now 4: set it to 2 again\n"
-        "Give the topology the shape and the settings it had"
-    )
-    assert "a restart can change" in answer["text"]
+    assert answer["text"] == "split=4: give the components this parallelism, and start the topology again with --apply"
     assert steering.ask("rebalance", {"executors": {"split": 2}}, "alice")["done"]
     assert "did you mean 'split'" in steering.ask("rebalance", {"executors": {"spilt": 2}}, "alice")["text"]
     assert "Spark sets the number of processes" in steering.ask("rebalance", {"num_workers": 3}, "alice")["text"]

@@ -13,6 +13,7 @@ import pytest
 from sparkbolt import BasicBolt, Config, Progress, TopologyBuilder
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.topology import Topology
+from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
@@ -52,6 +53,7 @@ class NoLock(Checkpoint):
         self.directory = str(directory)
         self.files = self.letters = LocalFiles(self.directory)
         self._lock: Any = None
+        self._generations = Generations([Generation()])
 
 
 class FakeQuery:

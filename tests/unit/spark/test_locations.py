@@ -52,7 +52,7 @@ def test_tools_find_the_checkpoint_at_the_location_chosen_by_the_run(
         open_ledger("~/state")
     (tmp_path / "state").mkdir()
     for place in ("~/state", (tmp_path / "state").as_uri()):
-        with pytest.raises(CheckpointError, match="has no file 'tasks'"):
+        with pytest.raises(CheckpointError, match="has no file 'topology'"):
             open_ledger(place)
 
 

@@ -24,7 +24,7 @@ def moved(tmp_path: Path) -> Path:
 
 
 def name_anew(directory: Path) -> None:
-    name_places_anew(LocalFiles(str(directory)), str(directory), f"file://{directory}")
+    name_places_anew(LocalFiles(str(directory)), str(directory), f"file://{directory}", "spark")
 
 
 def schemas(directory: Path) -> list[str]:

@@ -20,7 +20,6 @@ from sparkbolt.api.pickling import Pickling
 from sparkbolt.base.codec import decode
 from sparkbolt.base.ids import AGAIN, mix64_array, tree_key
 from sparkbolt.driver.coordinator import OUTBOX_ACKS_WAIT_SECS
-from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.ledger_settings import ROTATIONS, spout_infos
 from sparkbolt.driver.ledger.outbox_acks import OutboxAcks
 from sparkbolt.errors import InvalidTopology
@@ -32,6 +31,7 @@ from sparkbolt.worker.outbox import Outbox
 from sparkbolt.worker.routing import EmittedRows, Route, StreamRoutes
 from sparkbolt.worker.state.task_state import DictStore, TaskState
 from tests.hypotheses import examples
+from tests.ledgers import restored as restored_of
 
 TASK = 6
 TO_ONE = (Route(0, "behind", (9,), GlobalGrouping(), False),)
@@ -317,7 +317,7 @@ def test_each_value_is_retried_until_acked_or_set_aside_and_no_crash_loses_or_re
             crash(engine, rng)
         elif engine.step() is None:
             engine.now_ms += rng.choice((100, 1000))
-        restored = Ledger.restore(
+        restored = restored_of(
             engine.ledger.snapshot(),
             spout_infos(engine.lane),
             rotations=ROTATIONS,

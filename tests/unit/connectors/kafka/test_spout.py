@@ -12,13 +12,13 @@ import pytest
 from sparkbolt import RetryPolicy, WindowedBolt
 from sparkbolt.connectors.kafka.kafka_cluster import Cluster
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
-from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.ledger_settings import spout_infos
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.lag import report
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka import KafkaMessage
 from tests.kafka import SEEN, Keep, close, committed, finished, poll, run, run_to_end, see, spout, topology
+from tests.ledgers import restored
 
 pytestmark = pytest.mark.slow
 HOUR_MS = 3_600_000
@@ -144,7 +144,7 @@ def test_the_traceparent_of_a_followed_message_reaches_its_story_and_survives_a_
     parents = {story.position: story.trace_parent for story in engine.ledger.traced}
     assert parents == {0: None, 1: None, 2: PARENT, 4: None}
     assert [(tree.attempt, tree.to_story().trace_parent) for tree in engine.ledger.failed] == [(1, PARENT), (2, PARENT)]
-    again = Ledger.restore(engine.ledger.snapshot(), spout_infos(engine.lane), task_owner=built.task_owner)
+    again = restored(engine.ledger.snapshot(), spout_infos(engine.lane), task_owner=built.task_owner)
     assert [story.trace_parent for story in again.traced] == [story.trace_parent for story in engine.ledger.traced]
 
 

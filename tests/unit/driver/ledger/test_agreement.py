@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sparkbolt.driver.ledger import agreement
+from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.driver.ledger.ledger_files import FORMAT, FORMAT_FILE, begin_life, check_number
 from sparkbolt.driver.transaction import Aborts
 from sparkbolt.errors import CheckpointError
@@ -22,7 +23,7 @@ from tests.sim.random_topologies import Jobs
 from tests.sim.test_simulate import CountNumbers, behind
 from tests.unit.driver.test_commits import Outside, commits, kept
 
-TOPOLOGY = b'{"fingerprint": {}, "placement": {}}'
+TOPOLOGY = Generations([Generation()]).dumps()
 
 
 class Stopped(World):
@@ -231,11 +232,11 @@ def test_a_missing_topology_file_cannot_be_restored(tmp_path: Path, capsys: pyte
     ("left", "why"),
     [
         (b"", "there is nothing in it"),
-        (b'{"fingerprint": {"na', "Unterminated string"),
+        (b'{"generations": [{"na', "Unterminated string"),
         (b"\0" * 30, "there is nothing in it"),
-        (b"{}", "it has no 'fingerprint'"),
-        (b"[1]", "it has no 'fingerprint'"),
-        (b'{"fingerprint": {}}', "it has no 'placement'"),
+        (b"{}", "it has no 'generations'"),
+        (b"[1]", "it has another form"),
+        (b'{"generations": [{}]}', "it has no 'numbering'"),
     ],
 )
 def test_a_topology_that_is_damaged_is_named(
@@ -251,7 +252,7 @@ def test_a_topology_that_is_damaged_is_named(
         assert "a repair cannot help: nobody knows any more which task runs where; restore" in said
     assert (tmp_path / "topology").read_bytes() == left
     with pytest.raises(CheckpointError, match=r"^checkpoint x: the file 'topology' is damaged \("):
-        agreement.topology_in(left, "checkpoint x")
+        Generations.read(files, "checkpoint x")
 
 
 def test_a_topology_file_damaged_before_any_commit_is_moved_aside(

@@ -20,6 +20,7 @@ from sparkbolt.wire.acker import judge, merge
 from sparkbolt.wire.plan import Entry, MicroBatchPlan
 from sparkbolt.wire.verdicts import Feedback, Partials
 from tests.hypotheses import examples
+from tests.ledgers import restored as restored_of
 
 LINES, QUEUE, COUNT, WINDOW = (1, 2), (3,), (4, 5), (6,)
 SPOUTS = [SpoutInfo("lines", LINES, True, at_once(2)), SpoutInfo("queue", QUEUE, False, None)]
@@ -230,7 +231,7 @@ class Machine(RuleBasedStateMachine):
 
     def rebuild(self):
         """The driver dies: what was promoted comes back from the snapshot and the log, the rest is gone."""
-        ledger = Ledger.restore(self.base, SPOUTS, rotations=ROTATIONS, task_owner=owner) if self.base else new_ledger()
+        ledger = restored_of(self.base, SPOUTS, rotations=ROTATIONS, task_owner=owner) if self.base else new_ledger()
         for entry in self.log:
             ledger.replay(entry)
         if ledger.last_promoted == self.ledger.last_promoted:
@@ -322,7 +323,7 @@ def test_a_failed_record_is_retried_and_then_set_aside_with_its_story():
     )
     assert ledger.set_aside == [tree]
     assert second.progress_moved == {"lines": {"books/a.txt": 121}}
-    restored = Ledger.restore(ledger.snapshot(), SPOUTS, task_owner=owner)
+    restored = restored_of(ledger.snapshot(), SPOUTS, task_owner=owner)
     assert restored.set_aside == [tree]
 
 
@@ -387,7 +388,7 @@ def test_damage_to_any_byte_is_detected_and_reported(at, bit, kind):
 
     def read(data):
         if kind:
-            return Ledger.restore(data, SPOUTS, task_owner=owner, name="ledger/7")
+            return restored_of(data, SPOUTS, task_owner=owner, name="ledger/7")
         return new_ledger().replay(data, "ledger/7")
 
     with pytest.raises(CheckpointError, match="ledger/7"):

@@ -10,6 +10,7 @@ from sparkbolt.driver.ledger.ledger import Ledger, SpoutInfo
 from sparkbolt.wire.plan import Entry, MicroBatchPlan
 from sparkbolt.wire.stream_sources import NOTHING_YET, StreamSources
 from sparkbolt.wire.verdicts import Feedback
+from tests.ledgers import restored
 
 SPOUTS = [SpoutInfo("lines", (1,), True, at_once(3))]
 TOLD = StreamSources("average", "lines", "default", 40, True, 30, ((0, NOTHING_YET), (1, 40)), True, False, 900)
@@ -40,6 +41,6 @@ def test_marks_only_rise_and_are_in_the_log_and_in_the_snapshot() -> None:
     ledger.promote(0)
     replayed = Ledger(SPOUTS, task_owner=owner)
     replayed.replay(entry)
-    for one in (ledger, replayed, Ledger.restore(ledger.snapshot(), SPOUTS, task_owner=owner)):
+    for one in (ledger, replayed, restored(ledger.snapshot(), SPOUTS, task_owner=owner)):
         marks = one.marks.of("average", "lines", "default")
         assert (marks.newest_ms, marks.sources) == (70, {("lines", "a.txt"): 50, ("lines", "b.txt"): 70})

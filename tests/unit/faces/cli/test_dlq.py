@@ -60,8 +60,8 @@ def test_list_reports_damage_and_unknown_spouts(path: str, capsys: pytest.Captur
 def test_a_folder_that_is_no_checkpoint_is_not_one_without_letters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "has no dead letters and no file 'tasks'" in printed(capsys, "list", str(tmp_path), code=2)
-    (tmp_path / "tasks").write_text("{}")
+    assert "has no dead letters and no file 'topology'" in printed(capsys, "list", str(tmp_path), code=2)
+    (tmp_path / "topology").write_text("{}")
     assert printed(capsys, "list", str(tmp_path)).startswith("0 dead letter(s)")
 
 

@@ -122,7 +122,7 @@ def test_a_record_names_all_its_attempts(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_a_directory_that_is_not_a_checkpoint_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no directory" in printed(capsys, "errors", str(tmp_path / "none"), code=2)
-    assert "has no file 'tasks'" in printed(capsys, "errors", str(tmp_path), code=1)
+    assert "has no file 'topology'" in printed(capsys, "errors", str(tmp_path), code=1)
     assert not list(tmp_path.iterdir()), "looking makes no files"
 
 

@@ -97,7 +97,7 @@ def entries() -> list[TopologyEntry]:
 def component(id_: str, kind: str, type_: str, level: int, first_task: int, **given: Any) -> ComponentDocument:
     known: dict[str, Any] = {
         "id": id_, "kind": kind, "type": type_, "parallelism": 4, "level": level, "fused_with": None, "stateful": False,
-        "streams": {}, "inputs": [], "task_numbers": list(range(first_task, first_task + 4)), "settings": {},
+        "streams": {}, "inputs": [], "task_numbers": list(range(first_task, first_task + 8)), "settings": {},
         "position_unit": "positions" if kind == "spout" else "",
     }  # fmt: skip
     return ComponentDocument(**{**known, **given})  # type: ignore[typeddict-item]

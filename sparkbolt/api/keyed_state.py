@@ -1,0 +1,102 @@
+"""Keyed state: whether the state of a bolt belongs to the keys of its fields groupings, and can be divided anew.
+
+A fields grouping chooses the task of a tuple by the values of its fields. A bolt that keeps what it knows of a key
+under that key, in a ``KeyValueState``, a dict or a set, has keyed state: if it gets another number of tasks, each key
+moves to the task that gets its tuples then. It is proved on every key before anything moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.api.components import BoltBase
+from sparkbolt.api.groupings import (
+    AllGrouping,
+    FieldsGrouping,
+    GlobalGrouping,
+    LocalOrShuffleGrouping,
+    NoneGrouping,
+    ShuffleGrouping,
+    fields_targets,
+)
+from sparkbolt.api.runtime_bolts import RuntimeBolt
+from sparkbolt.api.topology import ComponentSpec
+from sparkbolt.base.hashing import UnroutableError
+
+_ANY_TASK = (ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping, GlobalGrouping)
+_RESCALE = (
+    "define rescale(self, states, part, parts) in its class, which gets the attributes of all tasks that it had, and "
+    "returns those of task number part of parts"
+)
+
+
+def is_divided_by_code(bolt: object) -> bool:
+    """Whether a bolt divides its attributes itself: it defines ``rescale``."""
+    return callable(getattr(bolt, "rescale", None))
+
+
+def key_fields(spec: ComponentSpec) -> int | None:
+    """By how many fields each tuple of a bolt is grouped; None if not all its groupings are such fields groupings."""
+    counts = {len(sub.grouping.fields) if type(sub.grouping) is FieldsGrouping else None for sub in spec.subscriptions}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def stays(spec: ComponentSpec) -> bool:
+    """Whether any task may get any tuple of a bolt, so that the state of each stays where it is."""
+    return all(type(sub.grouping) in _ANY_TASK for sub in spec.subscriptions)
+
+
+def refusal(spec: ComponentSpec, before: int, after: int) -> str | None:
+    """Why the state of a bolt cannot be divided among another number of tasks, with what to do; None if it may.
+
+    Args:
+        spec: the bolt, as it is now.
+        before: how many tasks had its state.
+        after: how many tasks it has now.
+    """
+    if isinstance(spec.component, RuntimeBolt):
+        return "the tuples in its windows cannot be divided: let it have as many tasks as before"
+    if is_divided_by_code(spec.component) or key_fields(spec) is not None:
+        return None
+    if stays(spec):
+        if after > before:
+            return None
+        return f"nothing says which task takes over the state of those that go: {_RESCALE}"
+    hint = "" if any(type(sub.grouping) is AllGrouping for sub in spec.subscriptions) else ", or use fields groupings"
+    return f"its tasks do not get their tuples by the keys of its state: {_RESCALE}{hint}"
+
+
+class NotKeyedError(Exception):
+    """Some keys are no keys of the fields grouping."""
+
+
+def is_declared_keyed(bolt: BoltBase, attribute: str | None) -> bool:
+    """Whether the class of a bolt says that an attribute (None: its ``KeyValueState``) is keyed."""
+    declared = bolt.keyed
+    return declared is True or (attribute is not None and declared is not False and attribute in declared)
+
+
+def targets(keys: Sequence[Any], fields: int, tasks: int) -> npt.NDArray[np.unsignedinteger]:
+    """The index of the task that gets the tuples of each key: uint8[keys] or uint16[keys].
+
+    Args:
+        keys: values of the grouping's field, or tuples of the values of its fields in their order.
+        fields: how many fields the grouping has.
+        tasks: how many tasks there are.
+
+    Raises:
+        NotKeyedError: a key has another form, or a value by which nothing can be grouped.
+    """
+    columns: list[Any] = [keys]
+    if fields > 1:
+        if not all(type(key) is tuple and len(key) == fields for key in keys):
+            raise NotKeyedError(f"they are not all tuples of {fields} values")
+        columns = [list(column) for column in zip(*keys, strict=True)]
+    try:
+        return fields_targets(columns, tasks)
+    except UnroutableError as error:
+        raise NotKeyedError(str(error)) from None

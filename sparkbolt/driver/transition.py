@@ -1,0 +1,442 @@
+"""Transition: how a topology goes on from a checkpoint whose topology had another shape.
+
+``transition`` compares the shapes, and decides step by step what goes on, begins empty, moves, goes, or is refused. It
+reads no state and starts nothing, so ``sparkbolt check`` and a start decide the same. What it decides becomes the next
+generation of the checkpoint (``ledger.generations``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sparkbolt.api.inlets import InletSpout
+from sparkbolt.api.numbering import Numbering
+from sparkbolt.api.topology import ComponentKind, ComponentSpec, Topology
+from sparkbolt.base.words import Word
+from sparkbolt.driver.ledger.generations import FIRST_FOLDER, Generation, Generations
+from sparkbolt.driver.ledger.ledger_settings import described
+from sparkbolt.errors import CheckpointError
+from sparkbolt.layout.lane import Lane, lay_out
+
+Divisible = Callable[[ComponentSpec, int, int], str | None]
+"""``keyed_state.refusal``: why the state of a bolt cannot be divided among another number of tasks; None if it may."""
+
+
+class Effect(Word):
+    """What a transition does with one part of a topology."""
+
+    GOES_ON = "goes on"
+    """As it was, or with what a change leaves as it is."""
+    BEGINS = "begins empty"
+    MOVES = "moves"
+    """Its state is divided anew; needs a decision."""
+    GOES = "goes"
+    """What the checkpoint has of it is not used any more; needs a decision."""
+    REFUSED = "is refused"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a transition does with one part of a topology, and why.
+
+    >>> str(Step("bolt 'count'", Effect.MOVES, "it has 5 tasks and had 2: its state is divided by key"))
+    "bolt 'count' moves: it has 5 tasks and had 2: its state is divided by key"
+    """
+
+    what: str
+    effect: Effect
+    why: str
+
+    @property
+    def needs_decision(self) -> bool:
+        """Whether a start does it only if it was decided (``--apply``)."""
+        return self.effect in (Effect.MOVES, Effect.GOES)
+
+    def __str__(self) -> str:
+        """Return all of it as a sentence."""
+        return f"{self.what} {self.effect}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Move:
+    """The state of one bolt that comes from the Spark folder of one generation into that of the next."""
+
+    component: str
+    """Its id in the next generation."""
+    source: int
+    """The number of Spark's operator that has it."""
+    target: int
+    """The place of its level among the levels that keep state, in the next generation; from 0."""
+    before: tuple[int, ...]
+    """The dest of each task that had it, by index."""
+    after: tuple[int, ...]
+    """The dest of each task that gets it, by index."""
+
+    @property
+    def divides(self) -> bool:
+        """Whether it is divided among another number of tasks."""
+        return len(self.before) != len(self.after)
+
+
+@dataclass(frozen=True)
+class Transition:
+    """How a topology starts with a checkpoint."""
+
+    lane: Lane
+    generations: Generations
+    """Those of the checkpoint, with the one that starts."""
+    steps: tuple[Step, ...] = ()
+    """What changes; none if the shape is the same, or the checkpoint new."""
+    is_new: bool = False
+    """Whether the checkpoint is new."""
+
+    @property
+    def refusals(self) -> tuple[Step, ...]:
+        """The steps that are refused."""
+        return tuple(step for step in self.steps if step.effect == Effect.REFUSED)
+
+    @property
+    def decisions(self) -> tuple[Step, ...]:
+        """The steps that need a decision."""
+        return tuple(step for step in self.steps if step.needs_decision)
+
+    def check(self, directory: str, *, apply: bool) -> None:
+        """Check that a start may go on with it.
+
+        Args:
+            directory: the checkpoint, for messages.
+            apply: whether the steps that need a decision were decided.
+
+        Raises:
+            CheckpointError: a step is refused, or needs a decision.
+        """
+        if self.refusals:
+            raise CheckpointError(
+                f"checkpoint {directory} was begun by a topology that differs:{_listed(self.refusals)}\nChange the "
+                "topology so that it can go on, or start it with a new checkpoint directory (which starts from the "
+                "beginning)"
+            )
+        if self.decisions and not apply:
+            raise CheckpointError(
+                f"checkpoint {directory} was begun by a topology that differs, and this needs your decision:"
+                f"{_listed(self.decisions)}\nStart it with --apply (Topology.start(apply=True)) to do this, or change "
+                "the topology back; nothing has changed yet"
+            )
+
+
+def _listed(steps: Sequence[Step]) -> str:
+    return "".join(f"\n  - {step}" for step in steps)
+
+
+def transition(
+    topology: Topology,
+    cores: int,
+    generations: Sequence[Generation],
+    last_commit: int,
+    divisible: Divisible,
+    *,
+    spark_partitions: int | None = None,
+) -> Transition:
+    """Decide how a topology starts with a checkpoint.
+
+    Args:
+        topology: the topology that starts.
+        cores: how many cores Spark has.
+        generations: those of the checkpoint, oldest first; none if it is new.
+        last_commit: the last micro-batch that is committed; -1 if there is none.
+        divisible: whether the state of a bolt may be divided.
+        spark_partitions: the wanted number of partitions; None: any will do.
+    """
+    known, number = list(generations), len(generations) and generations[-1].number + 1
+    while known:
+        lane = _continued(topology, cores, known[-1], spark_partitions)
+        if lane is not None:
+            return Transition(lane, Generations([*known[:-1], recorded(known[-1], lane)]))
+        if last_commit >= known[-1].base:
+            return _changed(topology, cores, known, number, last_commit, divisible, spark_partitions)
+        known.pop()  # nothing was committed in it, so the topology goes on from the one before
+    wanted = {"spark_partitions": spark_partitions} if spark_partitions else None
+    first = Generation(number, folder=f"{FIRST_FOLDER}-{number}" if number else FIRST_FOLDER)
+    lane = lay_out(topology, cores, wanted)
+    return Transition(lane, Generations([recorded(first, lane)]), is_new=True)
+
+
+def recorded(generation: Generation, lane: Lane) -> Generation:
+    """A generation as it is stored, with its lane."""
+    return replace(
+        generation,
+        fingerprint=_plain(lane.topology.fingerprint()),
+        placement=_plain(lane.placement()),
+        numbering=lane.topology.numbering,
+        ledger=_plain(described(lane)),
+    )
+
+
+def _plain(body: Any) -> Any:
+    """As it comes back from its file."""
+    return json.loads(json.dumps(body))
+
+
+def _continued(topology: Topology, cores: int, generation: Generation, partitions: int | None) -> Lane | None:
+    """The lane of a topology that has the shape of a generation; None if it has another."""
+    placement = generation.placement
+    if _plain(topology.fingerprint()) != generation.fingerprint:
+        return None
+    if partitions not in (None, placement["spark_partitions"]):
+        return None
+    lane = lay_out(topology.numbered(generation.numbering), cores, placement)
+    return lane if lane.placement()["stateful"] == placement["stateful"] else None
+
+
+def _changed(
+    topology: Topology,
+    cores: int,
+    known: Sequence[Generation],
+    number: int,
+    last_commit: int,
+    divisible: Divisible,
+    partitions: int | None,
+) -> Transition:
+    before = known[-1]
+    had = before.fingerprint["components"]
+    renamed = {
+        spec.renamed_from: id_
+        for id_, spec in topology.components.items()
+        if spec.renamed_from is not None and spec.renamed_from in had and id_ not in had
+    }
+    numbering = Numbering.of(topology.components, before.numbering.renamed(renamed))
+    topology = topology.numbered(numbering)
+    stays = lay_out(topology, cores, before.placement)
+    steps = list(_steps(topology, before, renamed, stays, divisible))
+    base = last_commit + 1
+    if partitions is None and _same_places(before, stays, renamed):
+        lane, folder, first = stays, before.folder, before.first
+    else:
+        wanted = {"spark_partitions": partitions} if partitions else None
+        lane, folder, first = lay_out(topology, cores, wanted), f"{FIRST_FOLDER}-{number}", base
+        steps += _inlet_refusals(topology)
+        was, now = before.placement["spark_partitions"], lane.spark_partitions
+        if was != now:
+            steps.append(Step("the topology", Effect.GOES_ON, f"in {now} partitions of Spark, and not in {was}"))
+    generation = Generation(number, base, folder, first, renamed=renamed)
+    return Transition(lane, Generations([*known, recorded(generation, lane)]), tuple(steps))
+
+
+def _inlet_refusals(topology: Topology) -> Iterator[Step]:
+    for spec in topology.spouts:
+        if isinstance(spec.component, InletSpout):
+            yield Step(
+                f"spout {spec.id!r}",
+                Effect.REFUSED,
+                "Spark keeps the position of its DataFrame with the places of the bolts that keep state, and would "
+                "begin it anew if these move: leave the tasks and the levels of these bolts as they were",
+            )
+
+
+def _same_places(before: Generation, lane: Lane, renamed: Mapping[str, str]) -> bool:
+    """Whether each task that keeps state has the place that it had, so that Spark goes on in the same folder."""
+    topology, stateful = lane.topology, lane.placement()["stateful"]
+    if len(before.placement["stateful"]) != len(stateful):
+        return False
+    spouts = [id_ for id_, one in before.fingerprint["components"].items() if "spout" in one["kind"]]
+    for was, now in zip(before.placement["stateful"], stateful, strict=True):
+        for id_ in was:
+            today = renamed.get(id_, id_)
+            if today in topology.components and topology.components[today].keeps_state and today not in now:
+                return False
+    kept = [id_ for level in before.placement["stateful"] for id_ in level]
+    for id_ in {*kept, *spouts}:
+        had, has = before.numbering.tasks[id_], topology.numbering.tasks.get(renamed.get(id_, id_), ())
+        is_bolt_that_goes = id_ not in spouts and not has
+        if not is_bolt_that_goes and (len(has) < len(had) if id_ in spouts else has != had):
+            return False
+    return True
+
+
+def moves(before: Generation, after: Generation) -> list[Move]:
+    """The state that comes from one generation's folder into that of the next."""
+    places = {id_: place for place, level in enumerate(before.placement["stateful"]) for id_ in level}
+    was = {now: id_ for id_, now in after.renamed.items()}
+    found = []
+    for place, level in enumerate(after.placement["stateful"]):
+        for id_ in level:
+            old = was.get(id_, id_)
+            if old in places:
+                found.append(
+                    Move(
+                        id_,
+                        len(before.placement["stateful"]) - 1 - places[old],
+                        place,
+                        _dests(before, old),
+                        _dests(after, id_),
+                    )
+                )
+    return found
+
+
+def _dests(generation: Generation, component: str) -> tuple[int, ...]:
+    dests = generation.placement["dests"]
+    return tuple(dests[str(task)] for task in generation.numbering.tasks[component])
+
+
+# What is said about each component.
+
+
+def _steps(
+    topology: Topology, before: Generation, renamed: Mapping[str, str], lane: Lane, divisible: Divisible
+) -> Iterator[Step]:
+    name = before.fingerprint["name"]
+    if topology.name != name:
+        why = f"its name was {name!r} and is now {topology.name!r}: call it {name!r} again"
+        yield Step("the topology", Effect.REFUSED, why)
+    had = {renamed.get(id_, id_): _today(one, renamed) for id_, one in before.fingerprint["components"].items()}
+    has: dict[str, Any] = _plain(topology.fingerprint())["components"]
+    for old, new in renamed.items():
+        yield Step(_named(has[new], new), Effect.GOES_ON, f"it was called {old!r}")
+    stores = {renamed.get(id_, id_) for level in before.placement["stateful"] for id_ in level}
+    alike = _alike(had, has)
+    for id_ in had:
+        if id_ not in has:
+            yield _gone(id_, had[id_], id_ in stores, alike.get(id_))
+    for id_ in has:
+        if id_ not in had:
+            yield Step(_named(has[id_], id_), Effect.BEGINS, "it is new")
+    for id_ in sorted(set(had) & set(has)):
+        yield from _component_steps(topology.components[id_], had[id_], has[id_], id_ in stores, lane, divisible)
+
+
+def _today(one: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+    """A component, with the names of today where it subscribes to others."""
+
+    def source_and_stream(key: str) -> str:
+        source, _, stream = key.rpartition("/")
+        return f"{renamed.get(source, source)}/{stream}"
+
+    return {**one, "subscriptions": {source_and_stream(key): how for key, how in one["subscriptions"].items()}}
+
+
+def _named(one: Mapping[str, Any], id_: str) -> str:
+    return f"{'spout' if 'spout' in one['kind'] else 'bolt'} {id_!r}"
+
+
+def _gone(id_: str, one: Mapping[str, Any], keeps: bool, alike: str | None) -> Step:
+    hint = f"; if {alike!r} is its new name, declare that with renamed_from={id_!r}" if alike else ""
+    if "spout" in one["kind"]:
+        why = "it is gone: messages of it that are open or wait for a retry are dropped"
+        return Step(_named(one, id_), Effect.GOES, why + hint)
+    if keeps:
+        why = "it is gone, and its state with it; trees whose tuples it holds fail, and are retried"
+        return Step(_named(one, id_), Effect.GOES, why + hint)
+    if alike:
+        return Step(_named(one, id_), Effect.GOES, f"it is gone{hint}")
+    return Step("the topology", Effect.GOES_ON, f"{_named(one, id_)} is gone, which kept nothing")
+
+
+def _alike(had: Mapping[str, Any], has: Mapping[str, Any]) -> dict[str, str]:
+    """By id that is gone: the new id of the only component that is like it."""
+    gone, new = [id_ for id_ in had if id_ not in has], [id_ for id_ in has if id_ not in had]
+    pairs = [(was, now) for was in gone for now in new if _without_inputs(had[was]) == _without_inputs(has[now])]
+    weres, nows = [was for was, _ in pairs], [now for _, now in pairs]
+    return {was: now for was, now in pairs if weres.count(was) == 1 and nows.count(now) == 1}
+
+
+def _without_inputs(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {**one, "subscriptions": sorted(one["subscriptions"].values())}
+
+
+def _component_steps(
+    spec: ComponentSpec, was: Mapping[str, Any], now: Mapping[str, Any], keeps: bool, lane: Lane, divisible: Divisible
+) -> Iterator[Step]:
+    """The steps of a component that both topologies have; ``keeps``: the checkpoint has state of it."""
+    what = _named(now, spec.id)
+    if _role(was["kind"]) != _role(now["kind"]):
+        why = f"it was a {was['kind']} and is now a {now['kind']}: give it another id, which begins empty"
+        yield Step(what, Effect.REFUSED, why)
+        return
+    if was["kind"] != now["kind"]:
+        if keeps:
+            yield Step(what, Effect.GOES, "it kept state and keeps none any more: that state is not used any more")
+        else:
+            yield Step(what, Effect.BEGINS, "it keeps state from now on")
+    if was.get("starts_trees", False) != now.get("starts_trees", False):
+        started = was.get("starts_trees", False)
+        text = "it started trees, and would start none any more" if started else "it would start trees of its own"
+        yield Step(what, Effect.REFUSED, f"{text}: change it back, or give it another id, which begins empty")
+    yield from _tasks(spec, was["parallelism"], keeps and spec.keeps_state, what, lane, divisible)
+    yield from _settings(was.get("settings", {}), now.get("settings", {}), what)
+    yield from _inputs(was, now, keeps and spec.keeps_state, what)
+    yield from _streams(was, now, spec.id in (*lane.starters, *lane.inlets), what)
+
+
+def _role(kind: str) -> str:
+    return "bolt" if kind in (ComponentKind.STATELESS_BOLT, ComponentKind.STATEFUL_BOLT) else kind
+
+
+def _tasks(
+    spec: ComponentSpec, before: int, keeps: bool, what: str, lane: Lane, divisible: Divisible
+) -> Iterator[Step]:
+    after = spec.parallelism
+    if before == after:
+        return
+    text = f"it has {after} tasks and had {before}"
+    if not keeps:
+        yield Step(what, Effect.GOES_ON, text)
+        return
+    if spec.id in lane.starters and after < before:
+        why = f"{text}, and the tasks that would go may have started trees that are not finished: let it have {before}"
+        yield Step(what, Effect.REFUSED, why)
+        return
+    refusal = divisible(spec, before, after)
+    if refusal is not None:
+        yield Step(what, Effect.REFUSED, f"{text}: {refusal}")
+    else:
+        yield Step(what, Effect.MOVES, f"{text}: its state is divided among them")
+
+
+def _settings(was: Mapping[str, str], now: Mapping[str, str], what: str) -> Iterator[Step]:
+    changed = [name for name in was if name in now and was[name] != now[name]]
+    for name in changed:
+        why = f"{name} was {was[name]} and is now {now[name]}"
+        yield Step(what, Effect.REFUSED, f"{why}: change it back, or give the bolt another id, which begins empty")
+
+
+def _inputs(was: Mapping[str, Any], now: Mapping[str, Any], keeps: bool, what: str) -> Iterator[Step]:
+    old, new = was["subscriptions"], now["subscriptions"]
+    for name in sorted({*old, *new}):
+        if old.get(name) == new.get(name):
+            continue
+        if name not in old or name not in new:
+            text = f"it does not subscribe to {name} any more" if name in old else f"it subscribes to {name}"
+            yield Step(what, Effect.GOES_ON, text)
+            continue
+        text = f"it gets {name} by {new[name]}, and got it by {old[name]}"
+        if keeps and now["parallelism"] > 1 and _keys(old[name]) != _keys(new[name]):
+            why = f"{text}, so its tuples would meet the state of other ones: change it back, or give it another id"
+            yield Step(what, Effect.REFUSED, f"{why}, which begins empty")
+        else:
+            yield Step(what, Effect.GOES_ON, text)
+
+
+def _keys(grouping: str) -> tuple[str, int]:
+    """What decides which task gets a tuple: the kind of the grouping, and how many values it looks at."""
+    kind, _, fields = grouping.partition("(")
+    return kind, fields.count(",") + 1 if fields else 0
+
+
+def _streams(was: Mapping[str, Any], now: Mapping[str, Any], is_kept: bool, what: str) -> Iterator[Step]:
+    """``is_kept``: its tuples are kept until their trees are finished, with the fields that they had."""
+    old, new = was["streams"], now["streams"]
+    for name in sorted({*old, *new}):
+        if old.get(name) == new.get(name):
+            continue
+        if name not in old or name not in new:
+            yield Step(what, Effect.GOES_ON, f"it declares stream {name!r}{'' if name in new else ' no more'}")
+        elif is_kept and old[name] != new[name]:
+            why = f"its stream {name!r} has fields {new[name]['fields']} and had {old[name]['fields']}, and it keeps "
+            why += "tuples with the fields that they had: change it back, or use another stream"
+            yield Step(what, Effect.REFUSED, why)
+        else:
+            yield Step(what, Effect.GOES_ON, f"its stream {name!r} has fields {new[name]['fields']}")
