@@ -360,6 +360,12 @@ class Topology:
         more = f", and {len(shown) - REPR_COMPONENTS_MAX} more" if len(shown) > REPR_COMPONENTS_MAX else ""
         return f"<Topology {self.name!r}: {', '.join(shown[:REPR_COMPONENTS_MAX])}{more}>"
 
+    def rescaled(self, executors: Mapping[str, int]) -> Topology:
+        """Return the same topology with other numbers of tasks, by component; components that it lacks are ignored."""
+        known = self.components.items()
+        specs = {id_: replace(spec, parallelism=executors.get(id_, spec.parallelism)) for id_, spec in known}
+        return replace(self, components=specs, known_numbering=None)
+
     def numbered(self, numbering: Numbering) -> Topology:
         """Return the same topology with the numbers of a checkpoint."""
         return replace(self, known_numbering=numbering)

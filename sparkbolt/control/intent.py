@@ -138,6 +138,14 @@ class Intent:
     """By name and component (empty: the whole topology): the values that were set."""
     traces: tuple[Trace, ...] = ()
     """The oldest first."""
+    executors: Mapping[str, int] = field(default_factory=dict)
+    """By component: the number of tasks that replaces the declared one."""
+    spark_partitions: int | None = None
+    """The number of Spark's partitions; None: as many as there is use for."""
+
+    def rebalanced(self, topology: Topology) -> Topology:
+        """A topology with the numbers of tasks that operators have set."""
+        return topology.rescaled(self.executors) if self.executors else topology
 
     def with_setting(self, key: str, component: str, value: Any) -> Intent:
         """A copy in which a setting has another value."""

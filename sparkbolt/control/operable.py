@@ -96,6 +96,22 @@ class Operable(Protocol):
             EngineError: the topology was stopped.
         """
 
+    def plan(self, executors: Mapping[str, int], spark_partitions: int | None) -> list[str]:
+        """What ``rebalance`` would do, a sentence each; none if nothing changes.
+
+        Raises:
+            SparkboltError: it cannot be done; the message says what to do.
+        """
+
+    def rebalance(self, executors: Mapping[str, int], spark_partitions: int | None, why: str) -> None:
+        """Go on with other numbers of tasks, by component, and in another number of Spark's partitions.
+
+        It takes over the state behind the running micro-batch, and counts as no failure.
+
+        Raises:
+            SparkboltError: it cannot be done.
+        """
+
     def override(self, overrides: Overrides) -> None:
         """Apply changed settings, in this life and those that follow.
 

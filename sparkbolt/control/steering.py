@@ -121,10 +121,7 @@ class Steering:
         intent = self._intent
         self.apply()
         self.note("started", self._started_text())
-        try:
-            self.operable.write(DESCRIPTION_FILE, self._description().dumps())
-        except OSError as error:
-            log.warning("the description of topology %r cannot be written: %s", self.topology.name, line_of(error))
+        self.describe()
         if not intent.active:
             self.operable.deactivate()
             log.warning(
@@ -134,6 +131,13 @@ class Steering:
                 intent.by or "a user",
                 self.topology.name,
             )
+
+    def describe(self) -> None:
+        """Write the description of the topology's shape."""
+        try:
+            self.operable.write(DESCRIPTION_FILE, self._description().dumps())
+        except OSError as error:
+            log.warning("the description of topology %r cannot be written: %s", self.topology.name, line_of(error))
 
     def _description(self) -> Description:
         lane = self.operable.lane

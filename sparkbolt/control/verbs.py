@@ -16,7 +16,7 @@ from sparkbolt.control.documents import Answer, TopologyState, accepted, done, r
 from sparkbolt.control.intent import RESET, TRACES_MAX, Trace, checked_setting
 from sparkbolt.control.letters.selection import LetterFilter
 from sparkbolt.control.parameters import Parameter, Row
-from sparkbolt.errors import ConfigError
+from sparkbolt.errors import ConfigError, SparkboltError
 
 if TYPE_CHECKING:
     from sparkbolt.control.letters.of_topology import TopologyLetters
@@ -244,49 +244,57 @@ def set_(steering: Steering, by: str, key: str, value: str, *, component: str | 
 
 
 @verb(
-    effect="The topology answers which changes of its layout a restart can apply, and refuses the others.",
-    button="Check",
+    effect="The topology pauses for some seconds, moves its state to the new tasks, and goes on, also after restarts.",
+    button="Rebalance",
+    later="it is rebalanced as soon as it handles the request",
     tab="settings",
     is_storms=True,
 )
 def rebalance(
     steering: Steering,
-    _by: str,
+    by: str,
     *,
     wait_secs: Annotated[float | None, Parameter(options=WAIT, metavar="SECS", is_shown=False)] = None,  # noqa: ARG001
-    num_workers: Annotated[int | None, Parameter(lowest=1, options=("-n", "--num-workers"))] = None,
+    num_workers: Annotated[int | None, Parameter(lowest=1, options=("-n", "--num-workers"), is_shown=False)] = None,
     executors: Annotated[dict[str, int] | None, Parameter(options=("-e", "--executor"), metavar="COMPONENT=N")] = None,
-) -> Answer:
-    """Ask which changes of the layout a restart can apply.
+    spark_partitions: Annotated[int | None, Parameter(lowest=1, options=("-s", "--spark-partitions"))] = None,
+) -> Answer | Deed:
+    """Change the number of tasks of components while the topology runs.
 
     Args:
         steering: handles the requests to the topology.
-        _by: who asks.
+        by: who asks.
         wait_secs: as Storm's; it has no effect.
-        num_workers: the number of processes.
+        num_workers: as Storm's: the number of processes, which Spark sets.
         executors: the number of tasks of a component (repeatable).
+        spark_partitions: the number of Spark's partitions, among which the tasks are spread.
     """
-    components = steering.topology.components
-    mistakes, other = [], dict[str, int]()
+    components, mistakes = steering.topology.components, []
     for name, number in (executors or {}).items():
         if name not in components:
             mistakes.append(f"there is no component {name!r}{did_you_mean(name, components)}")
         elif number < 1:
             mistakes.append(f"parallelism of {name!r} is {number!r}, expected a number of at least 1")
-        elif number != components[name].parallelism:
-            other[name] = number
-    can = (
-        "a restart can change the code of components, their settings in Config (`sparkbolt set` changes some of "
-        "them at once), and the number of Spark's cores (--master)"
-    )
+    if num_workers is not None:
+        mistakes.append("Spark sets the number of processes: use --master and Spark's configuration")
     if mistakes:
         return refused("; ".join(mistakes))
-    if other:
-        listed = ", ".join(f"{name}={number}" for name, number in other.items())
-        return refused(f"{listed}: give the components this parallelism, and start the topology again with --apply")
-    if num_workers is not None:
-        return refused(f"Spark sets the number of processes: use --master and Spark's configuration; {can}")
-    return done(f"no change is needed: every component already has this parallelism; {can}")
+    wanted = {**steering.intent.executors, **(executors or {})}
+    partitions = spark_partitions or steering.intent.spark_partitions
+
+    def act() -> Answer:
+        try:
+            steps = steering.operable.plan(wanted, partitions)
+        except SparkboltError as error:
+            return refused(str(error))
+        if not steps:
+            return done("no change is needed: it has these tasks and partitions already")
+        steering.remember(replace(steering.intent, executors=wanted, spark_partitions=partitions))
+        steering.operable.rebalance(wanted, partitions, f"rebalanced by {by}")
+        steering.note("rebalanced", "; ".join(steps), by)
+        return accepted(f"the topology is being rebalanced: {'; '.join(steps)}; this stays{steering.how_long()}")
+
+    return act
 
 
 @verb(

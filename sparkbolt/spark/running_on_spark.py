@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sparkbolt.api.components import Spout
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.progress import Progress
 from sparkbolt.api.reports import MicroBatchReport
@@ -72,8 +73,6 @@ class RunningOnSpark(RunningTopology):
         Raises:
             EngineError: a spout cannot be opened.
         """
-        self.topology = topology
-        self.lane = lane
         self._spark = spark
         self._checkpoint = checkpoint
         self._temporary = temporary
@@ -94,6 +93,7 @@ class RunningOnSpark(RunningTopology):
             self._lifecycle,
             self._promoted,
             lambda *event: self._reporter.note(*event),
+            self._reshaped,
         )
         self._supervisor.begin_first(open_secs)
         counts = self._coordinator.ledger.metrics
@@ -118,6 +118,20 @@ class RunningOnSpark(RunningTopology):
     @property
     def _coordinator(self) -> Coordinator:
         return self._supervisor.life.coordinator
+
+    @property
+    def lane(self) -> Lane:
+        """The topology, laid out."""
+        return self._supervisor.lane
+
+    @property
+    def topology(self) -> Topology:  # type: ignore[override]  # it changes with a rebalance
+        """The topology as it runs."""
+        return self._supervisor.lane.topology
+
+    def _reshaped(self) -> None:
+        if self._presence is not None and self._presence.steering is not None:
+            self._presence.steering.describe()
 
     @property
     def run_id(self) -> str:
@@ -345,6 +359,22 @@ class RunningOnSpark(RunningTopology):
                     raise self._lifecycle.refusal("changed")
                 self._changed.wait(POLL_SECS)
             self._coordinator.override(overrides)
+
+    def plan(self, executors: Mapping[str, int], spark_partitions: int | None) -> list[str]:
+        topology = self.topology.rescaled(executors)
+        for spec in topology.spouts:
+            if isinstance(spec.component, Spout) and spec.parallelism != self.topology.components[spec.id].parallelism:
+                raise EngineError(
+                    f"spout {spec.id!r} has its queue's connections in threads of this driver: change its parallelism "
+                    "where it is declared, and start the topology again"
+                )
+        started = self._supervisor.transition(topology, spark_partitions)
+        started.check(self._checkpoint.directory, apply=True)
+        return [str(step) for step in started.steps]
+
+    def rebalance(self, executors: Mapping[str, int], spark_partitions: int | None, why: str) -> None:
+        if not self._supervisor.change(self.topology.rescaled(executors), spark_partitions, why):
+            raise self._lifecycle.refusal("rebalanced")
 
     def take_letters(self) -> None:
         self._coordinator.returned.is_due = True

@@ -15,6 +15,7 @@ from sparkbolt.api.keyed_state import refusal
 from sparkbolt.api.running import Telemetry, TelemetrySink
 from sparkbolt.api.topology import Topology
 from sparkbolt.control.documents import TopologyState
+from sparkbolt.control.intent import CONTROL_FILE, Intent
 from sparkbolt.control.logs import current_log
 from sparkbolt.control.presence import Presence
 from sparkbolt.driver.transition import transition
@@ -116,7 +117,15 @@ def _running(
         note_version(held.files, session.version, f"checkpoint {held.directory}")
         if not held.generations:
             await_executors(session)
-        started = transition(topology, cores_of(session), held.generations, held.last_commit(), refusal)
+        intent = Intent.loads(held.files.read(CONTROL_FILE), f"checkpoint {held.directory}")
+        started = transition(
+            intent.rebalanced(topology),
+            cores_of(session),
+            held.generations,
+            held.last_commit(),
+            refusal,
+            spark_partitions=intent.spark_partitions,
+        )
         started.check(held.directory, apply=apply)
         for step in started.steps:
             log.info("checkpoint %s: %s", held.directory, step)

@@ -16,24 +16,29 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
+from sparkbolt.api.keyed_state import refusal
 from sparkbolt.api.progress import Progress, Sight
 from sparkbolt.api.reports import QueryFailure
+from sparkbolt.api.topology import Topology
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.restart_policy import Restarts
+from sparkbolt.driver.transition import Transition, transition
 from sparkbolt.errors import EngineError, SpoutOpenError
 from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.activity_pages import fields_of, warning
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.life import Life
-from sparkbolt.spark.session import why_gone
+from sparkbolt.spark.session import cores_of, why_gone
 from sparkbolt.spark.spout_threads import SpoutThread, close_all
 from sparkbolt.spark.user_calls import Calls, NotReturned
 from sparkbolt.worker.activity import Hangs
 
 PASSING_POLL_SECS = 1
+CHANGE_WAIT_SECS = 60.0
+"""How long a change of shape waits for the end of the running micro-batch, before it is aborted and runs anew."""
 LOOK_OUT_SECS = 1.0
 log = logging.getLogger("sparkbolt")
 
@@ -53,6 +58,7 @@ class Supervisor:
         lifecycle: Lifecycle,
         tell: Callable[[Coordinator, Promotion], None],
         note: Callable[[str, str], None],
+        reshaped: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare; nothing begins yet.
 
@@ -64,14 +70,21 @@ class Supervisor:
             lifecycle: the state of the topology.
             tell: as in ``Life``.
             note: called with the kind and the text of each event that operators should see.
+            reshaped: called when ``lane`` has changed.
         """
-        self._lane = lane
+        self.lane = lane
+        """The topology, laid out as the current life runs it."""
+        self._wanted: tuple[Topology, int | None] | None = None
+        """The shape with which the next life begins; None: with the present one."""
+        self._before: tuple[Topology, int | None] | None = None
+        """The shape before the last change, while nothing was committed in the new one."""
         self._spark = spark
         self._checkpoint = checkpoint
         self._calls = calls
         self._lifecycle = lifecycle
         self._tell = tell
         self._note = note
+        self._reshaped = reshaped
         self._restarts = Restarts(lane.topology.config)
         self._collected_before = 0
         self.threads: list[SpoutThread] = []
@@ -116,7 +129,7 @@ class Supervisor:
         raise EngineError(f"{failed} (until its time was over)") from failed
 
     def _new_life(self) -> Life:
-        return Life(self._lane, self._spark, self._checkpoint, self._calls, self._lifecycle, self._tell)
+        return Life(self.lane, self._spark, self._checkpoint, self._calls, self._lifecycle, self._tell)
 
     def start(self, threads: Sequence[SpoutThread]) -> None:
         """Begin to process, with the tasks of each ``Spout``; returns at once."""
@@ -148,6 +161,8 @@ class Supervisor:
         if gone is not None:  # the errors of Spark or py4j would add nothing useful
             self._fail(gone)
             return False
+        if self._goes_back(failure):
+            return True
         worked, hopeless = self.life.machine.promoted, failure.hopeless or self._lifecycle.failure is not None
         restart = None if hopeless else self._restarts.next(time.monotonic(), free=failure.free, worked=worked)
         if restart is None:
@@ -190,6 +205,8 @@ class Supervisor:
         self._checkpoint.tenure.check()  # otherwise two drivers would take over from each other again and again
         old.promote_what_is_committed()
         old.end()
+        if self._wanted is not None:
+            self._reshape(*self._wanted)
         life = self._new_life()
         with self._calls.changed:
             life.coordinator.take_over(old.coordinator)
@@ -201,12 +218,53 @@ class Supervisor:
         if self._calls.stopping.is_set() or self._restarts_on_order(life):
             life.stop_query()  # the stop was requested before the query existed
 
+    # Changes of shape.
+
+    def transition(self, topology: Topology, spark_partitions: int | None) -> Transition:
+        """How the topology would go on with another shape, after the last micro-batch that is committed."""
+        checkpoint = self._checkpoint
+        cores, last = cores_of(self._spark), checkpoint.last_commit()
+        return transition(topology, cores, checkpoint.generations, last, refusal, spark_partitions=spark_partitions)
+
+    def change(self, topology: Topology, spark_partitions: int | None, why: str) -> bool:
+        """Go on with another shape, behind the running micro-batch; False if this is refused."""
+        with self._calls.changed:
+            until_s = time.monotonic() + CHANGE_WAIT_SECS
+            while self.life.machine.running is not None and time.monotonic() < until_s:
+                self._calls.changed.wait(0.05)
+            partitions = self._checkpoint.generation.placement["spark_partitions"]
+            self._wanted, self._before = (topology, spark_partitions), (self.lane.topology, partitions)
+        if self.restart(why):
+            return True
+        self._wanted = self._before = None
+        return False
+
+    def _reshape(self, topology: Topology, spark_partitions: int | None) -> None:
+        """Begin a generation with this shape."""
+        started = self.transition(topology, spark_partitions)
+        self._checkpoint.keep(started.generations)
+        self.lane, self._wanted = started.lane, None
+        self._spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.spark_partitions))
+        self._reshaped()
+
+    def _goes_back(self, failure: QueryFailure) -> bool:
+        """Whether the topology goes on with the shape before, since its state could not be moved to the new one."""
+        checkpoint, before = self._checkpoint, self._before
+        if before is None or not failure.hopeless or checkpoint.last_commit() >= checkpoint.generation.base:
+            return False
+        self._wanted, self._before = before, None
+        text = f"{failure.text}; the topology goes on with the tasks that it had"
+        log.error("topology %r cannot be rebalanced: %s", self.lane.topology.name, text)
+        self._note("rebalance failed", text)
+        self._lifecycle.restart(self.life.coordinator.life, failure.text, ordered=False)
+        return True
+
     def restart(self, why: str) -> bool:
         """End the current life, so that another one begins; False if this is refused."""
         life = self.life
         if not self._lifecycle.restart(life.coordinator.life, why, ordered=True):
             return False
-        log.warning("topology %r is %s: its query ends, and begins again", self._lane.topology.name, why)
+        log.warning("topology %r is %s: its query ends, and begins again", self.lane.topology.name, why)
         life.stop_query()
         return True
 
@@ -230,7 +288,7 @@ class Supervisor:
     def progress(self) -> Progress:
         """The progress of the running, uncommitted micro-batch, and the calls that have not returned."""
         failed = self._lifecycle.failure is not None
-        progress = Progress(levels=len(self._lane.levels)) if failed else self.life.progress()
+        progress = Progress(levels=len(self.lane.levels)) if failed else self.life.progress()
         return progress.with_calls([*self._calls.sights().values()])
 
     def _sights(self) -> Mapping[str, Sight]:
@@ -239,7 +297,7 @@ class Supervisor:
 
     def _look_out(self) -> None:
         """Log the calls of user code that do not return."""
-        hangs, who = Hangs(), self._lane.topology.task_owner
+        hangs, who = Hangs(), self.lane.topology.task_owner
         while not self._calls.stopping.wait(LOOK_OUT_SECS):
             for sight in hangs.worth(self._sights()):
                 log.warning("%s", warning(sight, who), extra=fields_of(sight.doing, who))

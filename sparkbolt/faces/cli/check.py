@@ -21,6 +21,7 @@ from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.statefulness import keeps_state, storing_methods
 from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
+from sparkbolt.control.intent import CONTROL_FILE, Intent
 from sparkbolt.driver.ledger.generations import Generations, SparkLog
 from sparkbolt.driver.transition import Effect, Step, transition
 from sparkbolt.errors import CheckpointError, InvalidTopology
@@ -140,7 +141,10 @@ def start_with(topology: Topology, directory: str, cores: int) -> StartExamined:
         files = open_files(directory)
         check_not_older(files, installed(), where)
         generations = Generations.read(files, where)
-        started = transition(topology, cores, generations, SparkLog(files, generations).last_commit, refusal)
+        last, intent = SparkLog(files, generations).last_commit, Intent.loads(files.read(CONTROL_FILE), where)
+        partitions = intent.spark_partitions
+        rebalanced = intent.rebalanced(topology)
+        started = transition(rebalanced, cores, generations, last, refusal, spark_partitions=partitions)
         return StartExamined(directory, started.is_new, started.steps)
     except CheckpointError as error:
         return StartExamined(directory, is_new=False, mistake=str(error))
