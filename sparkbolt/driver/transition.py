@@ -1,4 +1,4 @@
-"""Transition: how a topology goes on from a checkpoint whose topology had another shape.
+"""Continuation: how a topology goes on from a checkpoint whose topology had another shape.
 
 ``transition`` compares the shapes, and decides step by step what goes on, begins empty, moves, goes, or is refused. It
 reads no state and starts nothing, so ``sparkbolt check`` and a start decide the same. What it decides becomes the next
@@ -39,10 +39,10 @@ class Effect(Word):
 
 
 @dataclass(frozen=True)
-class Step:
+class ShapeStep:
     """What a transition does with one part of a topology, and why.
 
-    >>> str(Step("bolt 'count'", Effect.MOVES, "it has 5 tasks and had 2: its state is divided by key"))
+    >>> str(ShapeStep("bolt 'count'", Effect.MOVES, "it has 5 tasks and had 2: its state is divided by key"))
     "bolt 'count' moves: it has 5 tasks and had 2: its state is divided by key"
     """
 
@@ -82,24 +82,24 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Transition:
+class Continuation:
     """How a topology starts with a checkpoint."""
 
     lane: Lane
     generations: Generations
     """Those of the checkpoint, with the one that starts."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ShapeStep, ...] = ()
     """What changes; none if the shape is the same, or the checkpoint new."""
     is_new: bool = False
     """Whether the checkpoint is new."""
 
     @property
-    def refusals(self) -> tuple[Step, ...]:
+    def refusals(self) -> tuple[ShapeStep, ...]:
         """The steps that are refused."""
         return tuple(step for step in self.steps if step.effect == Effect.REFUSED)
 
     @property
-    def decisions(self) -> tuple[Step, ...]:
+    def decisions(self) -> tuple[ShapeStep, ...]:
         """The steps that need a decision."""
         return tuple(step for step in self.steps if step.needs_decision)
 
@@ -127,7 +127,7 @@ class Transition:
             )
 
 
-def _listed(steps: Sequence[Step]) -> str:
+def _listed(steps: Sequence[ShapeStep]) -> str:
     return "".join(f"\n  - {step}" for step in steps)
 
 
@@ -139,7 +139,7 @@ def transition(
     divisible: Divisible,
     *,
     spark_partitions: int | None = None,
-) -> Transition:
+) -> Continuation:
     """Decide how a topology starts with a checkpoint.
 
     Args:
@@ -154,14 +154,14 @@ def transition(
     while known:
         lane = _continued(topology, cores, known[-1], spark_partitions)
         if lane is not None:
-            return Transition(lane, Generations([*known[:-1], recorded(known[-1], lane)]))
+            return Continuation(lane, Generations([*known[:-1], recorded(known[-1], lane)]))
         if last_commit >= known[-1].base:
             return _changed(topology, cores, known, number, last_commit, divisible, spark_partitions)
         known.pop()  # nothing was committed in it, so the topology goes on from the one before
     wanted = {"spark_partitions": spark_partitions} if spark_partitions else None
     first = Generation(number, folder=f"{FIRST_FOLDER}-{number}" if number else FIRST_FOLDER)
     lane = lay_out(topology, cores, wanted)
-    return Transition(lane, Generations([recorded(first, lane)]), is_new=True)
+    return Continuation(lane, Generations([recorded(first, lane)]), is_new=True)
 
 
 def recorded(generation: Generation, lane: Lane) -> Generation:
@@ -199,7 +199,7 @@ def _changed(
     last_commit: int,
     divisible: Divisible,
     partitions: int | None,
-) -> Transition:
+) -> Continuation:
     before = known[-1]
     had = before.fingerprint["components"]
     renamed = {
@@ -220,15 +220,15 @@ def _changed(
         steps += _inlet_refusals(topology)
         was, now = before.placement["spark_partitions"], lane.spark_partitions
         if was != now:
-            steps.append(Step("the topology", Effect.GOES_ON, f"in {now} partitions of Spark, and not in {was}"))
+            steps.append(ShapeStep("the topology", Effect.GOES_ON, f"in {now} partitions of Spark, and not in {was}"))
     generation = Generation(number, base, folder, first, renamed=renamed)
-    return Transition(lane, Generations([*known, recorded(generation, lane)]), tuple(steps))
+    return Continuation(lane, Generations([*known, recorded(generation, lane)]), tuple(steps))
 
 
-def _inlet_refusals(topology: Topology) -> Iterator[Step]:
+def _inlet_refusals(topology: Topology) -> Iterator[ShapeStep]:
     for spec in topology.spouts:
         if isinstance(spec.component, InletSpout):
-            yield Step(
+            yield ShapeStep(
                 f"spout {spec.id!r}",
                 Effect.REFUSED,
                 "Spark keeps the position of its DataFrame with the places of the bolts that keep state, and would "
@@ -287,15 +287,15 @@ def _dests(generation: Generation, component: str) -> tuple[int, ...]:
 
 def _steps(
     topology: Topology, before: Generation, renamed: Mapping[str, str], lane: Lane, divisible: Divisible
-) -> Iterator[Step]:
+) -> Iterator[ShapeStep]:
     name = before.fingerprint["name"]
     if topology.name != name:
         why = f"its name was {name!r} and is now {topology.name!r}: call it {name!r} again"
-        yield Step("the topology", Effect.REFUSED, why)
+        yield ShapeStep("the topology", Effect.REFUSED, why)
     had = {renamed.get(id_, id_): _today(one, renamed) for id_, one in before.fingerprint["components"].items()}
     has: dict[str, Any] = _plain(topology.fingerprint())["components"]
     for old, new in renamed.items():
-        yield Step(_named(has[new], new), Effect.GOES_ON, f"it was called {old!r}")
+        yield ShapeStep(_named(has[new], new), Effect.GOES_ON, f"it was called {old!r}")
     stores = {renamed.get(id_, id_) for level in before.placement["stateful"] for id_ in level}
     alike = _alike(had, has)
     for id_ in had:
@@ -303,7 +303,7 @@ def _steps(
             yield _gone(id_, had[id_], id_ in stores, alike.get(id_))
     for id_ in has:
         if id_ not in had:
-            yield Step(_named(has[id_], id_), Effect.BEGINS, "it is new")
+            yield ShapeStep(_named(has[id_], id_), Effect.BEGINS, "it is new")
     for id_ in sorted(set(had) & set(has)):
         yield from _component_steps(topology.components[id_], had[id_], has[id_], id_ in stores, lane, divisible)
 
@@ -322,17 +322,17 @@ def _named(one: Mapping[str, Any], id_: str) -> str:
     return f"{'spout' if 'spout' in one['kind'] else 'bolt'} {id_!r}"
 
 
-def _gone(id_: str, one: Mapping[str, Any], keeps: bool, alike: str | None) -> Step:
+def _gone(id_: str, one: Mapping[str, Any], keeps: bool, alike: str | None) -> ShapeStep:
     hint = f"; if {alike!r} is its new name, declare that with renamed_from={id_!r}" if alike else ""
     if "spout" in one["kind"]:
         why = "it is gone: messages of it that are open or wait for a retry are dropped"
-        return Step(_named(one, id_), Effect.GOES, why + hint)
+        return ShapeStep(_named(one, id_), Effect.GOES, why + hint)
     if keeps:
         why = "it is gone, and its state with it; trees whose tuples it holds fail, and are retried"
-        return Step(_named(one, id_), Effect.GOES, why + hint)
+        return ShapeStep(_named(one, id_), Effect.GOES, why + hint)
     if alike:
-        return Step(_named(one, id_), Effect.GOES, f"it is gone{hint}")
-    return Step("the topology", Effect.GOES_ON, f"{_named(one, id_)} is gone, which kept nothing")
+        return ShapeStep(_named(one, id_), Effect.GOES, f"it is gone{hint}")
+    return ShapeStep("the topology", Effect.GOES_ON, f"{_named(one, id_)} is gone, which kept nothing")
 
 
 def _alike(had: Mapping[str, Any], has: Mapping[str, Any]) -> dict[str, str]:
@@ -349,22 +349,22 @@ def _without_inputs(one: Mapping[str, Any]) -> dict[str, Any]:
 
 def _component_steps(
     spec: ComponentSpec, was: Mapping[str, Any], now: Mapping[str, Any], keeps: bool, lane: Lane, divisible: Divisible
-) -> Iterator[Step]:
+) -> Iterator[ShapeStep]:
     """The steps of a component that both topologies have; ``keeps``: the checkpoint has state of it."""
     what = _named(now, spec.id)
     if _role(was["kind"]) != _role(now["kind"]):
         why = f"it was a {was['kind']} and is now a {now['kind']}: give it another id, which begins empty"
-        yield Step(what, Effect.REFUSED, why)
+        yield ShapeStep(what, Effect.REFUSED, why)
         return
     if was["kind"] != now["kind"]:
         if keeps:
-            yield Step(what, Effect.GOES, "it kept state and keeps none any more: that state is not used any more")
+            yield ShapeStep(what, Effect.GOES, "it kept state and keeps none any more: that state is not used any more")
         else:
-            yield Step(what, Effect.BEGINS, "it keeps state from now on")
+            yield ShapeStep(what, Effect.BEGINS, "it keeps state from now on")
     if was.get("starts_trees", False) != now.get("starts_trees", False):
         started = was.get("starts_trees", False)
         text = "it started trees, and would start none any more" if started else "it would start trees of its own"
-        yield Step(what, Effect.REFUSED, f"{text}: change it back, or give it another id, which begins empty")
+        yield ShapeStep(what, Effect.REFUSED, f"{text}: change it back, or give it another id, which begins empty")
     yield from _tasks(spec, was["parallelism"], keeps and spec.keeps_state, what, lane, divisible)
     yield from _settings(was.get("settings", {}), now.get("settings", {}), what)
     yield from _inputs(was, now, keeps and spec.keeps_state, what)
@@ -377,47 +377,47 @@ def _role(kind: str) -> str:
 
 def _tasks(
     spec: ComponentSpec, before: int, keeps: bool, what: str, lane: Lane, divisible: Divisible
-) -> Iterator[Step]:
+) -> Iterator[ShapeStep]:
     after = spec.parallelism
     if before == after:
         return
     text = f"it has {after} tasks and had {before}"
     if not keeps:
-        yield Step(what, Effect.GOES_ON, text)
+        yield ShapeStep(what, Effect.GOES_ON, text)
         return
     if spec.id in lane.starters and after < before:
         why = f"{text}, and the tasks that would go may have started trees that are not finished: let it have {before}"
-        yield Step(what, Effect.REFUSED, why)
+        yield ShapeStep(what, Effect.REFUSED, why)
         return
     refusal = divisible(spec, before, after)
     if refusal is not None:
-        yield Step(what, Effect.REFUSED, f"{text}: {refusal}")
+        yield ShapeStep(what, Effect.REFUSED, f"{text}: {refusal}")
     else:
-        yield Step(what, Effect.MOVES, f"{text}: its state is divided among them")
+        yield ShapeStep(what, Effect.MOVES, f"{text}: its state is divided among them")
 
 
-def _settings(was: Mapping[str, str], now: Mapping[str, str], what: str) -> Iterator[Step]:
+def _settings(was: Mapping[str, str], now: Mapping[str, str], what: str) -> Iterator[ShapeStep]:
     changed = [name for name in was if name in now and was[name] != now[name]]
     for name in changed:
         why = f"{name} was {was[name]} and is now {now[name]}"
-        yield Step(what, Effect.REFUSED, f"{why}: change it back, or give the bolt another id, which begins empty")
+        yield ShapeStep(what, Effect.REFUSED, f"{why}: change it back, or give the bolt another id, which begins empty")
 
 
-def _inputs(was: Mapping[str, Any], now: Mapping[str, Any], keeps: bool, what: str) -> Iterator[Step]:
+def _inputs(was: Mapping[str, Any], now: Mapping[str, Any], keeps: bool, what: str) -> Iterator[ShapeStep]:
     old, new = was["subscriptions"], now["subscriptions"]
     for name in sorted({*old, *new}):
         if old.get(name) == new.get(name):
             continue
         if name not in old or name not in new:
             text = f"it does not subscribe to {name} any more" if name in old else f"it subscribes to {name}"
-            yield Step(what, Effect.GOES_ON, text)
+            yield ShapeStep(what, Effect.GOES_ON, text)
             continue
         text = f"it gets {name} by {new[name]}, and got it by {old[name]}"
         if keeps and now["parallelism"] > 1 and _keys(old[name]) != _keys(new[name]):
             why = f"{text}, so its tuples would meet the state of other ones: change it back, or give it another id"
-            yield Step(what, Effect.REFUSED, f"{why}, which begins empty")
+            yield ShapeStep(what, Effect.REFUSED, f"{why}, which begins empty")
         else:
-            yield Step(what, Effect.GOES_ON, text)
+            yield ShapeStep(what, Effect.GOES_ON, text)
 
 
 def _keys(grouping: str) -> tuple[str, int]:
@@ -426,17 +426,17 @@ def _keys(grouping: str) -> tuple[str, int]:
     return kind, fields.count(",") + 1 if fields else 0
 
 
-def _streams(was: Mapping[str, Any], now: Mapping[str, Any], is_kept: bool, what: str) -> Iterator[Step]:
+def _streams(was: Mapping[str, Any], now: Mapping[str, Any], is_kept: bool, what: str) -> Iterator[ShapeStep]:
     """``is_kept``: its tuples are kept until their trees are finished, with the fields that they had."""
     old, new = was["streams"], now["streams"]
     for name in sorted({*old, *new}):
         if old.get(name) == new.get(name):
             continue
         if name not in old or name not in new:
-            yield Step(what, Effect.GOES_ON, f"it declares stream {name!r}{'' if name in new else ' no more'}")
+            yield ShapeStep(what, Effect.GOES_ON, f"it declares stream {name!r}{'' if name in new else ' no more'}")
         elif is_kept and old[name] != new[name]:
             why = f"its stream {name!r} has fields {new[name]['fields']} and had {old[name]['fields']}, and it keeps "
             why += "tuples with the fields that they had: change it back, or use another stream"
-            yield Step(what, Effect.REFUSED, why)
+            yield ShapeStep(what, Effect.REFUSED, why)
         else:
-            yield Step(what, Effect.GOES_ON, f"its stream {name!r} has fields {new[name]['fields']}")
+            yield ShapeStep(what, Effect.GOES_ON, f"its stream {name!r} has fields {new[name]['fields']}")

@@ -16,7 +16,7 @@ from sparkbolt.driver.ledger.ledger_files import Tenure
 from sparkbolt.driver.machine import DriverMachine
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.sources import Queue, SimulatedQueue
-from sparkbolt.sim.spark_loop import SparkLog
+from sparkbolt.sim.spark_loop import SimulatedLog
 from sparkbolt.sim.spouts import LocalSpout, close_ranged, open_tasks
 from sparkbolt.sim.subject import Subject
 from sparkbolt.wire.plan import Entry, MicroBatchPlan
@@ -56,7 +56,7 @@ class Durable:
     files: CrashingFiles = field(default_factory=CrashingFiles)
     lives: int = 0
     """Number of lives that ever began; it names each of them."""
-    log: SparkLog = field(default_factory=SparkLog)
+    log: SimulatedLog = field(default_factory=SimulatedLog)
     """Spark's own files."""
     stores: dict[int, DictStore] = field(default_factory=dict)
     """The committed segments of each task, by its dest."""

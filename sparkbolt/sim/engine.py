@@ -37,7 +37,7 @@ from sparkbolt.driver.ledger.generations import Generations
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER, Tenure
 from sparkbolt.driver.machine import begin, perform_all
-from sparkbolt.driver.transition import Transition, moves, transition
+from sparkbolt.driver.transition import Continuation, moves, transition
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.committing import LocalCommitters
 from sparkbolt.sim.executors import by_dest
@@ -272,7 +272,7 @@ class LocalEngine:
             self._environment = self._make_environment()
         self._begin_life()
 
-    def _take_over(self, started: Transition) -> None:
+    def _take_over(self, started: Continuation) -> None:
         """Move the state, if the generation that starts needs it, as Spark's engine does."""
         self._folders[self.generations[-1].folder] = self.stores
         newest = started.generations[-1]

@@ -53,7 +53,7 @@ class Query(Protocol[Parts]):
 
 
 @dataclass
-class SparkLog:
+class SimulatedLog:
     """Spark's own files in a checkpoint: the end of each micro-batch, and which micro-batches are committed."""
 
     offsets: dict[int, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class SparkLog:
 class MicroBatchLoop(Generic[Parts]):
     """One start of a query, from the contents of the logs."""
 
-    def __init__(self, log: SparkLog, query: Query[Parts]) -> None:
+    def __init__(self, log: SimulatedLog, query: Query[Parts]) -> None:
         """Read the logs; the source is not asked yet."""
         self._log = log
         self._query = query

@@ -24,7 +24,7 @@ from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.restart_policy import Restarts
-from sparkbolt.driver.transition import Transition, transition
+from sparkbolt.driver.transition import Continuation, transition
 from sparkbolt.errors import EngineError, SpoutOpenError
 from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.activity_pages import fields_of, warning
@@ -220,7 +220,7 @@ class Supervisor:
 
     # Changes of shape.
 
-    def transition(self, topology: Topology, spark_partitions: int | None) -> Transition:
+    def transition(self, topology: Topology, spark_partitions: int | None) -> Continuation:
         """How the topology would go on with another shape, after the last micro-batch that is committed."""
         checkpoint = self._checkpoint
         cores, last = cores_of(self._spark), checkpoint.last_commit()

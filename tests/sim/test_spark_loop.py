@@ -12,7 +12,7 @@ from sparkbolt.sim.checkers.acks import Checkers
 from sparkbolt.sim.checkers.base import Facts
 from sparkbolt.sim.faults import Fault, history_of
 from sparkbolt.sim.simulate import run_seed
-from sparkbolt.sim.spark_loop import ConcurrentLogError, MicroBatchLoop, SparkLog
+from sparkbolt.sim.spark_loop import ConcurrentLogError, MicroBatchLoop, SimulatedLog
 from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.sim.world import World
 from tests.sim.random_topologies import Messages
@@ -48,7 +48,7 @@ class Asked:
 
 
 def test_a_start_returned_as_an_end_is_logged_and_run_once() -> None:
-    query, log = Asked(None, None, 1), SparkLog()
+    query, log = Asked(None, None, 1), SimulatedLog()
     loop = MicroBatchLoop(log, query)
     assert [loop.trigger() for _ in range(3)] == [True, False, True]
     assert log.offsets == {0: '{"n": -1}', 1: '{"n": 1}'}
@@ -70,7 +70,7 @@ def test_a_start_returned_as_an_end_is_logged_and_run_once() -> None:
 
 
 def test_logged_uncommitted_micro_batch_runs_again_before_any_request() -> None:
-    log = SparkLog({0: '{"n": 0}', 1: '{"n": 1}'}, {0})
+    log = SimulatedLog({0: '{"n": 0}', 1: '{"n": 1}'}, {0})
     query = Asked(None)
     loop = MicroBatchLoop(log, query)
     loop.trigger(), loop.trigger()
@@ -78,7 +78,7 @@ def test_logged_uncommitted_micro_batch_runs_again_before_any_request() -> None:
 
 
 def test_write_by_another_driver_ends_the_query() -> None:
-    log = SparkLog()
+    log = SimulatedLog()
     loop, other = MicroBatchLoop(log, Asked(0)), MicroBatchLoop(log, Asked(0))
     other.trigger()
     with pytest.raises(ConcurrentLogError):

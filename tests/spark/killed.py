@@ -1,6 +1,6 @@
 """A program that runs topologies side by side, and kills itself when each has reached a moment of its own.
 
-    python -m tests.spark.killed DIRECTORY [--outlived] [--refused] TOPOLOGY[=MOMENT[@COUNT]] ...
+    python -m tests.spark.killed DIRECTORY [--outlived] [--refused] [--tasks N] TOPOLOGY[=MOMENT[@COUNT]] ...
 
 ``TOPOLOGY`` is one of ``killed_topology.KINDS``. ``MOMENT`` is one of ``tests.chaos.moments``, or ``lettered``: the
 ledger's entry of a micro-batch that has written a dead letter is durable. ``@2`` means the second time in this run.
@@ -8,7 +8,8 @@ A topology that reaches its moment waits there for the others; then the program 
 with the moment ``anywhere`` dies wherever it is. Without moments the program runs to the end and prints its counts.
 
 ``--outlived``: the JVM outlives the driver, because a process that the driver leaves behind keeps the JVM's standard
-input open. ``--refused``: the program waits only one second for the lock of a checkpoint.
+input open. ``--tasks``: how many tasks the bolts that count by key have now; their state was made with another number.
+``--refused``: the program waits only one second for the lock of a checkpoint.
 """
 
 from __future__ import annotations
@@ -130,6 +131,7 @@ def main() -> None:
     parser.add_argument("topologies", nargs="+")
     parser.add_argument("--outlived", action="store_true")
     parser.add_argument("--refused", action="store_true")
+    parser.add_argument("--tasks", type=int, default=2)
     asked = parser.parse_args()
     if asked.refused:
         from sparkbolt.spark import checkpoint_lock
@@ -140,7 +142,9 @@ def main() -> None:
     aims = Aims(asked.directory, moments, outlived=asked.outlived)
     spark = make_session("killed", "local[2]")
     runs = {
-        name: build(name, asked.directory).start(spark=spark, checkpoint=f"{asked.directory}/{name}/checkpoint")
+        name: build(name, asked.directory, asked.tasks).start(
+            spark=spark, checkpoint=f"{asked.directory}/{name}/checkpoint", apply=True
+        )
         for name, _, _ in named
     }
     await_all(runs, aims)

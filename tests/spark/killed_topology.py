@@ -160,9 +160,13 @@ def shuffled(spark, transfers):
     return rows.repartition(3, "line")
 
 
-def build(name: str, directory: str) -> Topology:
-    """The topology ``name`` of ``KINDS``: it reads ``directory/data`` and writes into ``directory/NAME``."""
+def build(name: str, directory: str, tasks: int = 2) -> Topology:
+    """The topology ``name`` of ``KINDS``: it reads ``directory/data`` and writes into ``directory/NAME``.
+
+    The bolts that count by key have ``tasks`` tasks, unless Spark reads: then their number cannot change.
+    """
     kind, data, out = KINDS[name], f"{directory}/data", f"{directory}/{name}"
+    tasks = 2 if kind.spark else tasks
     config = Config(
         transactional=kind.transactional,
         message_timeout_secs=600,
@@ -174,14 +178,14 @@ def build(name: str, directory: str) -> Topology:
     builder = TopologyBuilder(name, config)
     builder.set_spout("lines", TextSpout(f"{data}/lines.txt"), parallelism=2)
     builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")
-    builder.set_bolt("count", CountWords(), parallelism=2).fields_grouping("split", ["word"])
+    builder.set_bolt("count", CountWords(), parallelism=tasks).fields_grouping("split", ["word"])
     builder.set_bolt("counts", JsonLinesBolt(f"{out}/counts"), parallelism=2).shuffle_grouping("count")
 
     rows = SparkSpout(lambda spark: shuffled(spark, f"{data}/spark"), outputs=["id", "line"], message_id="id")
     builder.set_spout("transfers", rows if kind.spark else TextSpout(f"{data}/text"), parallelism=2)
     builder.set_bolt("parse", Parse(), parallelism=2).shuffle_grouping("transfers")
-    builder.set_bolt("debit", Debit(), parallelism=2).fields_grouping("parse", ["source"])
-    builder.set_bolt("credit", Credit(), parallelism=2).fields_grouping("debit", ["target"])
+    builder.set_bolt("debit", Debit(), parallelism=tasks).fields_grouping("parse", ["source"])
+    builder.set_bolt("credit", Credit(), parallelism=tasks).fields_grouping("debit", ["target"])
     builder.set_bolt("statement", Statement(f"{out}/statement.jsonl"), parallelism=2).shuffle_grouping("credit")
     builder.set_bolt("group", Group().with_tumbling_window(Count(GROUP))).global_grouping("parse")
     builder.set_bolt("total", Total()).global_grouping("group")

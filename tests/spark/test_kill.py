@@ -19,6 +19,8 @@ import psutil
 import pytest
 
 from sparkbolt.connectors.files.dead_letter_files import LettersRead, read_letters
+from sparkbolt.driver.ledger.generations import SparkLog
+from sparkbolt.files.local import LocalFiles
 from tests.chaos.moments import MOMENTS
 from tests.patience import PATIENCE_SECS
 from tests.spark import killed_checks
@@ -87,6 +89,8 @@ class Left:
     """What the last run has counted, by topology."""
     letters: dict[str, list[LettersRead]] = field(default_factory=dict)
     """By topology: the dead letters after each kill at ``lettered``."""
+    starts: int = 0
+    """How many runs have begun: each goes on with another number of tasks than the one before."""
     outlived: dict[str, Any] = field(default_factory=dict)
     """What was seen while a JVM outlived its driver."""
 
@@ -106,7 +110,8 @@ class Left:
 
     def run(self, *topologies: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         """Run the program to its end, or to its kill."""
-        command = [sys.executable, "-m", "tests.spark.killed", str(self.directory), *options, *topologies]
+        tasks = ("--tasks", str(2 + self.starts % 3))
+        command = [sys.executable, "-m", "tests.spark.killed", str(self.directory), *options, *tasks, *topologies]
         self.commands.append(" ".join(command[1:]))
         return subprocess.run(
             command,
@@ -120,6 +125,7 @@ class Left:
     def said_by(self, *topologies: str, killed: bool, options: tuple[str, ...] = ()) -> list[Any]:
         """The lines of JSON of a run that is killed, or ends, as it should."""
         result = self.run(*topologies, options=options)
+        self.starts += 1
         lines = result.stdout.splitlines()
         as_asked = result.returncode == (-9 if killed else 0) and ("killed" in lines) == killed
         assert as_asked, f"{result.stdout[-2000:]}{result.stderr[-4000:]}\n{self.story}"
@@ -127,10 +133,8 @@ class Left:
 
     def commits(self) -> dict[str, list[int]]:
         """By topology: the micro-batches that Spark has committed."""
-        folders = {name: self.directory / name / "checkpoint/spark/commits" for name in KINDS}
         return {
-            name: sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit())
-            for name, folder in folders.items()
+            name: SparkLog(LocalFiles(str(self.directory / name / "checkpoint"))).numbers("commits") for name in KINDS
         }
 
 

@@ -18,7 +18,7 @@ import pytest
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.api.topology import Topology
 from sparkbolt.faces.cli import main
-from sparkbolt.sim.spark_loop import MicroBatchLoop, SparkLog
+from sparkbolt.sim.spark_loop import MicroBatchLoop, SimulatedLog
 from sparkbolt.spark import lane_query
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.running_on_spark import RunningOnSpark
@@ -68,7 +68,7 @@ class EndedError(Exception):
 class Replayed:
     """A source that is asked what Spark has asked, and answers what was answered then."""
 
-    def __init__(self, calls: list[list[Any]], log: SparkLog) -> None:
+    def __init__(self, calls: list[list[Any]], log: SimulatedLog) -> None:
         self.left = list(calls)
         self.log = log
 
@@ -117,7 +117,7 @@ def _trigger_for_ever(loop: MicroBatchLoop[None]) -> None:
 def replay(record: list[dict[str, Any]]) -> None:
     """Compare the loop with what Spark has asked, query by query, each from the logs that it found."""
     for query in record:
-        log = SparkLog({number: json.dumps({"n": end}) for number, end in query["offsets"]}, set(query["commits"]))
+        log = SimulatedLog({number: json.dumps({"n": end}) for number, end in query["offsets"]}, set(query["commits"]))
         source = Replayed(query["calls"], log)
         loop = MicroBatchLoop(log, source)
         with pytest.raises(EndedError):

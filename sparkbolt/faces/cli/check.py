@@ -23,7 +23,7 @@ from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.control.intent import CONTROL_FILE, Intent
 from sparkbolt.driver.ledger.generations import Generations, SparkLog
-from sparkbolt.driver.transition import Effect, Step, transition
+from sparkbolt.driver.transition import Effect, ShapeStep, transition
 from sparkbolt.errors import CheckpointError, InvalidTopology
 from sparkbolt.faces.cli.command_arguments import CountOrNone
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
@@ -95,7 +95,7 @@ class StartExamined:
     checkpoint: str
     is_new: bool
     """Whether the checkpoint holds nothing, so that the topology starts from the beginning."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ShapeStep, ...] = ()
     """What would change, and how; none if the topology has the shape that the checkpoint knows."""
     mistake: str | None = None
     """Why the checkpoint cannot be used, whatever the topology's shape is."""

@@ -12,11 +12,11 @@ import pytest
 from sparkbolt import ConfigError
 from sparkbolt.control.books import events_in
 from sparkbolt.control.documents import ALL_TIME, TopologyState, refused
-from sparkbolt.control.intent import TRACES_MAX
+from sparkbolt.control.intent import TRACES_MAX, Intent
 from sparkbolt.control.steering import Steering
 from sparkbolt.driver.overrides import TraceWish
 from tests.unit.control.test_home import wait_for
-from tests.unit.control.topologies import FakeRunning, entry_of
+from tests.unit.control.topologies import FakeRunning, entry_of, words
 
 
 @pytest.fixture
@@ -170,14 +170,27 @@ def test_invalid_setting_is_refused_with_the_valid_ones(
     assert "control" not in running.files
 
 
-def test_a_changed_parallelism_is_refused_with_what_to_do(started: Any) -> None:
-    steering = started(FakeRunning())
-    answer = steering.ask("rebalance", {"executors": {"split": 4}, "wait_secs": 10}, "alice")
-    assert answer["refused"]
-    assert answer["text"] == "split=4: give the components this parallelism, and start the topology again with --apply"
-    assert steering.ask("rebalance", {"executors": {"split": 2}}, "alice")["done"]
+def test_a_rebalance_is_remembered_before_it_begins_and_says_what_moves(started: Any) -> None:
+    running = FakeRunning()
+    steering = started(running)
+    answer = steering.ask("rebalance", {"executors": {"split": 4}, "wait_secs": 10, "spark_partitions": 3}, "alice")
+    assert answer["text"].startswith("the topology is being rebalanced: bolt 'split' goes on: it has 4 tasks and had 2")
+    assert running.rebalanced == [({"split": 4}, 3, "rebalanced by alice")]
+    assert Intent.loads(running.files["control"]).rebalanced(words()).components["split"].parallelism == 4
+    assert steering.ask("rebalance", {"executors": {"split": 2}}, "alice")["refused"] is False
     assert "did you mean 'split'" in steering.ask("rebalance", {"executors": {"spilt": 2}}, "alice")["text"]
     assert "Spark sets the number of processes" in steering.ask("rebalance", {"num_workers": 3}, "alice")["text"]
+
+
+def test_a_rebalance_that_changes_nothing_or_cannot_be_is_not_remembered(started: Any) -> None:
+    running = FakeRunning()
+    steering = started(running)
+    answer = steering.ask("rebalance", {"executors": {"split": 2}}, "alice")
+    assert answer["done"]
+    assert answer["text"].startswith("no change is needed")
+    assert steering.ask("rebalance", {"executors": {"split": 0}}, "alice")["refused"]
+    assert running.rebalanced == []
+    assert "control" not in running.files
 
 
 def test_messages_are_traced_from_now_on_but_not_too_many(started: Any) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from sparkbolt import BasicBolt, Config, EngineError, Topology, TopologyBuilder
+from sparkbolt.api.keyed_state import refusal
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.base.codec import salvage
 from sparkbolt.control.documents import Gist, TopologyEntry, TopologyState
 from sparkbolt.control.operable import Places, TopologyView
 from sparkbolt.control.processes import this_process
+from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.driver.overrides import Overrides
+from sparkbolt.driver.transition import recorded, transition
 from sparkbolt.layout.lane import Lane, lay_out
 from sparkbolt.spouts import GeneratorSpout
 
@@ -68,6 +72,7 @@ class FakeRunning:
     """An ``Operable`` without an engine; ``busy`` is held while a change has to wait."""
 
     def __init__(self, topology: Topology | None = None, files: dict[str, bytes] | None = None) -> None:
+        self.rebalanced: list[tuple[dict[str, int], int | None, str]] = []
         self._lane = lay_out(topology or words(), 2)
         self.files = {} if files is None else files
         self.active = True
@@ -123,6 +128,16 @@ class FakeRunning:
             raise EngineError("topology 'words' was stopped and cannot be activated")
         with self.busy:
             self.active = active
+
+    def plan(self, executors: Mapping[str, int], spark_partitions: int | None) -> list[str]:
+        known = Generations([recorded(Generation(), self._lane)])
+        wanted = self._lane.topology.rescaled(executors)
+        found = transition(wanted, 2, known, 0, refusal, spark_partitions=spark_partitions)
+        found.check("/state", apply=True)
+        return [str(step) for step in found.steps]
+
+    def rebalance(self, executors: Mapping[str, int], spark_partitions: int | None, why: str) -> None:
+        self.rebalanced.append((dict(executors), spark_partitions, why))
 
     def override(self, overrides: Overrides) -> None:
         with self.busy:

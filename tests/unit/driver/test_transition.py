@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sparkbolt import BasicBolt, Bolt, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.api.keyed_state import refusal
 from sparkbolt.driver.ledger.generations import Generations
-from sparkbolt.driver.transition import Effect, Transition, transition
+from sparkbolt.driver.transition import Continuation, Effect, transition
 from sparkbolt.errors import CheckpointError, InvalidTopology, StateError
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine
@@ -141,7 +141,7 @@ def begun(first: Topology, commits: int = 5) -> tuple[Generations, int]:
     return transition(first, 2, (), -1, refusal).generations, commits
 
 
-def said(started: Transition) -> list[str]:
+def said(started: Continuation) -> list[str]:
     return [str(step) for step in started.steps]
 
 

@@ -170,7 +170,7 @@ builder.set_bolt("cut", Split(), parallelism=2).shuffle_grouping("lines")
 """
 
 
-def test_check_shows_what_a_start_with_a_checkpoint_refuses_and_what_to_do(
+def test_check_shows_what_a_start_with_a_checkpoint_would_do(
     register: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     register()

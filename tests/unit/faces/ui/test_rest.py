@@ -120,7 +120,10 @@ ALL_LETTERS = {
         (
             "rebalance",
             {"executors": {"split": 7}},
-            ("rebalance", {"executors": {"split": 7}, "num_workers": None, "wait_secs": None}),
+            (
+                "rebalance",
+                {"executors": {"split": 7}, "num_workers": None, "wait_secs": None, "spark_partitions": None},
+            ),
         ),
         ("trace", {"message": "lines-0@7"}, ("trace", {"message": "lines-0@7", "component": None, "stop": False})),
         ("letters/replay", {"ids": ["a", "b"]}, ("replay", {**ALL_LETTERS, "ids": ["a", "b"]})),

@@ -200,7 +200,11 @@ def test_a_dead_topology_is_listed_until_it_restarts(client: TestClient, operato
         ("activate", "activate", {}),
         ("deactivate", "deactivate", {}),
         ("kill/30", "kill", {"wait_secs": 30.0}),
-        ("rebalance/0", "rebalance", {"wait_secs": 0.0, "num_workers": None, "executors": None}),
+        (
+            "rebalance/0",
+            "rebalance",
+            {"wait_secs": 0.0, "num_workers": None, "executors": None, "spark_partitions": None},
+        ),
     ],
 )
 def test_changes_use_the_same_requests_and_answers_as_storm(
@@ -215,7 +219,12 @@ def test_changes_use_the_same_requests_and_answers_as_storm(
 def test_the_options_of_a_rebalance_reach_the_operator(writer: TestClient, operator: UiOperator) -> None:
     body = {"rebalanceOptions": {"numWorkers": 2, "executors": {"split": 7}}, "callback": "foo"}
     writer.post("/api/v1/topology/words/rebalance/0", json=body)
-    assert operator.asked[0][2] == {"wait_secs": 0.0, "num_workers": 2, "executors": {"split": 7}}
+    assert operator.asked[0][2] == {
+        "wait_secs": 0.0,
+        "num_workers": 2,
+        "executors": {"split": 7},
+        "spark_partitions": None,
+    }
 
 
 def test_a_change_that_is_refused_is_an_error_with_the_reason(writer: TestClient, operator: UiOperator) -> None:

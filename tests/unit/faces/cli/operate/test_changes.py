@@ -45,9 +45,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
         ),
         (
             ["rebalance", "words", "-w", "10", "-n", "2", "-e", "count=4", "-e", "split=3"],
-            {"wait_secs": 10.0, "num_workers": 2, "executors": {"count": 4, "split": 3}},
+            {"wait_secs": 10.0, "num_workers": 2, "executors": {"count": 4, "split": 3}, "spark_partitions": None},
         ),
-        (["rebalance", "words"], {"wait_secs": None, "num_workers": None, "executors": None}),
+        (["rebalance", "words"], {"wait_secs": None, "num_workers": None, "executors": None, "spark_partitions": None}),
     ],
 )
 def test_a_command_sends_its_request_as_the_user_and_prints_the_answer(
