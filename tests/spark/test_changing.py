@@ -1,0 +1,175 @@
+"""A topology on Spark whose shape changes: rebalanced while it runs, and back where its state cannot be divided."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt import BasicBolt, PartitionedSpout, Range, Topology, TopologyBuilder
+from sparkbolt.control.documents import TopologyState
+from sparkbolt.control.steering import Steering
+from sparkbolt.driver.ledger.generations import SparkLog
+from sparkbolt.errors import CheckpointError
+from sparkbolt.files.local import LocalFiles
+from tests.patience import PATIENCE_SECS
+from tests.unit.control.test_home import wait_for
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(5 * PATIENCE_SECS)]
+KEYS = 11
+
+
+class Numbers(PartitionedSpout):
+    """Numbers, as many as the file says."""
+
+    outputs = ["n"]
+    first_budget = 20
+
+    def __init__(self, limit: str) -> None:
+        self.limit = limit
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        start = progress.get("n", 0)
+        end = min(int(Path(self.limit).read_text()), start + min(budget, 20))
+        return [Range(0, "n", start, end)] if end > start else []
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        return False
+
+    def read(self, range_: Range) -> Iterator[tuple[int, list[int]]]:
+        for number in range(range_.start, range_.end):
+            yield number, [number % KEYS]
+
+
+class CountKeys(BasicBolt):
+    """Counts each key in a key-value state; writes each count into a file."""
+
+    outputs: list[str] = []
+    transient = ("out",)
+
+    def __init__(self, out: str) -> None:
+        self.out = out
+
+    def init_state(self, state: Any) -> None:
+        self.counts = state
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        count = self.counts.get(tup["n"], 0) + 1
+        self.counts.put(tup["n"], count)
+        with open(self.out, "a") as file:  # one short line is written whole
+            file.write(f"{tup['n']} {count}\n")
+
+
+class CountAll(BasicBolt):
+    """Counts under a name that is no key of its grouping."""
+
+    def prepare(self, context: Any) -> None:
+        self.counts = {"all": 0}
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.counts["all"] += 1
+
+
+def topology(directory: Path, tasks: int = 2, count: str = "count", **renamed: str) -> Topology:
+    builder = TopologyBuilder("changing")
+    builder.set_spout("numbers", Numbers(f"{directory}/limit"))
+    keyed = builder.set_bolt(count, CountKeys(f"{directory}/counts"), tasks, **renamed)
+    keyed.fields_grouping("numbers", ["n"])
+    builder.set_bolt("all", CountAll(), 2).fields_grouping("numbers", ["n"])
+    return builder.build()
+
+
+def counted(directory: Path, limit: int) -> None:
+    """Each key was counted without a gap, and without a repeat."""
+    each = Counter(number % KEYS for number in range(limit))
+    lines = Counter(Path(directory, "counts").read_text().splitlines())
+    assert lines == Counter(f"{key} {n}" for key in each for n in range(1, each[key] + 1))
+
+
+def test_a_running_topology_is_rebalanced_and_each_count_is_exact(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARKBOLT_HOME", str(tmp_path / "home"))
+    state = str(tmp_path / "state")
+
+    def grows_to(limit: int) -> None:
+        Path(tmp_path, "new").write_text(str(limit))
+        os.replace(tmp_path / "new", tmp_path / "limit")
+        assert wait_for(lambda: running.metrics().of("numbers").acked == limit, PATIENCE_SECS)
+
+    def rebalanced(request: dict[str, Any]) -> str:
+        steering: Steering = running._presence.steering
+        answer = steering.ask("rebalance", request, "ann")
+        assert not answer["refused"], answer["text"]
+        assert wait_for(lambda: running._supervisor._wanted is None, PATIENCE_SECS)
+        assert wait_for(lambda: running._lifecycle.state == TopologyState.ACTIVE, PATIENCE_SECS)
+        return answer["text"]
+
+    Path(tmp_path, "limit").write_text("0")
+    running: Any = topology(tmp_path).start(spark=spark, checkpoint=state)
+    try:
+        grows_to(60)
+        assert "bolt 'count' moves: it has 5 tasks and had 2" in rebalanced({"executors": {"count": 5}})
+        grows_to(120)
+        assert [len(running.lane.topology.tasks(name)) for name in ("count", "all")] == [5, 2]
+        rebalanced({"executors": {"count": 3}, "spark_partitions": 4})
+        grows_to(180)
+        assert running.lane.spark_partitions == 4
+
+        rebalanced({"executors": {"all": 4}})  # whose key says nothing about its task
+        assert wait_for(lambda: any(e["kind"] == "rebalance failed" for e in events(running)), PATIENCE_SECS)
+        assert wait_for(lambda: running._lifecycle.state == TopologyState.ACTIVE, PATIENCE_SECS)
+        grows_to(220)
+        assert len(running.lane.topology.tasks("all")) == 2, "it goes on as before"
+    finally:
+        running.stop()
+    counted(tmp_path, 220)
+
+    with pytest.raises(CheckpointError, match="bolt 'totals' moves"):
+        topology(tmp_path, 5, "totals", renamed_from="count").start(spark=spark, checkpoint=state)
+    running = topology(tmp_path, 3, "totals", renamed_from="count").start(spark=spark, checkpoint=state, apply=True)
+    try:
+        grows_to(260)
+    finally:
+        running.stop()
+    counted(tmp_path, 260)
+    log = SparkLog(LocalFiles(state))
+    assert log.numbers("commits")[-1] == log.last_commit > 0
+
+
+def events(running: Any) -> list[Any]:
+    steering: Steering = running._presence.steering
+    return steering.events.all()
+
+
+def test_a_start_that_dies_before_its_first_commit_goes_on_with_either_shape(spark: Any, tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+    Path(tmp_path, "limit").write_text("40")
+
+    def run_to(shape: Topology, limit: int) -> None:
+        Path(tmp_path, "limit").write_text(str(limit))
+        running: Any = shape.start(spark=spark, checkpoint=state, apply=True)
+        try:
+            assert wait_for(lambda: running.metrics().of("numbers").acked == limit, PATIENCE_SECS)
+        finally:
+            running.stop()
+
+    def die(shape: Topology) -> None:
+        """Begin a generation, and end before anything of it is committed."""
+        commits = SparkLog(LocalFiles(state)).last_commit
+        running: Any = shape.start(spark=spark, checkpoint=state, apply=True)
+        running.close()
+        assert SparkLog(LocalFiles(state)).last_commit == commits
+
+    run_to(topology(tmp_path, 2), 40)
+    die(topology(tmp_path, 5))
+    run_to(topology(tmp_path, 5), 60)
+    die(topology(tmp_path, 3))
+    run_to(topology(tmp_path, 5), 80)
+    die(topology(tmp_path, 2))
+    run_to(topology(tmp_path, 4), 100)
+    counted(tmp_path, 100)
