@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from sparkbolt.api.moved_code import loads
 from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.firing import Windower
 from sparkbolt.windows.tuple_segments import Shelf
@@ -77,7 +78,7 @@ class DueKeys:
     def _read(self, state: KeyValueTable, slot: int) -> list[Any]:
         keys: list[Any] = []
         for number in self.lists.pop(slot, ()):
-            keys += pickle.loads(state.delete((self._name, slot, number)))
+            keys += loads(state.delete((self._name, slot, number)))
         return keys
 
     def save(self, state: KeyValueTable) -> Any:

@@ -265,8 +265,7 @@ class KeyValueTable:
                     self._held[key] = self._pickling.restored
             except Exception as error:
                 raise StateError(
-                    f"key-value state: the value of {printed(key):.200} cannot be read ({line_of(error)}): "
-                    "was a class renamed or moved since it was written? Keep the old name"
+                    f"key-value state: the value of {printed(key):.200} cannot be read: {self._pickling.why(error)}"
                 ) from error
         return self._thawed[key]
 
@@ -380,7 +379,12 @@ class KeyValueTable:
     def _read(self, name: str, stamp: int) -> Entries:
         check(self._store is not None, "a KeyValueState was read before its task began")
         assert self._store is not None
-        return Entries.decode(read_segment(self._store, name, stamp), self._pickling)
+        data = read_segment(self._store, name, stamp)
+        try:
+            return Entries.decode(data, self._pickling)
+        except Exception as error:
+            why = self._pickling.why(error)
+            raise StateError(f"key-value state: some of its keys or values cannot be read: {why}") from error
 
     def _bucket_of(self, stamp: int) -> Entries:
         return self._read(_BUCKET_NAME, stamp)
