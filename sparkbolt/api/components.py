@@ -363,8 +363,10 @@ class BoltBase(Component):
 
     keyed: ClassVar[bool | Sequence[str]] = False
     """Set to True if the bolt keeps what it knows under the keys of its fields groupings, or to the names of the
-    attributes of which this is true: only then can the state of a bolt with one task be divided among several. With
-    several tasks it is found out from their keys."""
+    attributes of which this is true. If the number of its tasks changes, keys move to the task that gets their tuples.
+    With several tasks it is found out from the keys which attributes are keyed; you must declare it for a bolt that has
+    one task, or that has other attributes, which then stay with their tasks."""
+
     state_version: ClassVar[Annotated[int, whole()]] = 1
     """The version of the bolt's attributes, which is stored with them. Raise it when new code needs other attributes
     than a checkpoint has, and define ``migrate``. State of a newer version than the class's is refused."""

@@ -20,9 +20,11 @@ from sparkbolt.base.exceptions import line_of, printed
 from sparkbolt.errors import StateError
 from sparkbolt.worker.state.large_dicts import LargeDicts, Segments
 
-_DELETED = None
+DELETED = None
 """The entry of a snapshot with the names of attributes that ``prepare`` sets and tuples have deleted. An attribute may
 have any text as its name, and not this."""
+UNCHANGED = 1
+"""The entry of a snapshot with the names of plain attributes that have the value that ``prepare`` gave them."""
 VERSION = 0
 """The entry of a snapshot with the ``state_version`` of the class that wrote it; it is missing if that is 1."""
 STATE_WARN_BYTES = 4 * 1024 * 1024
@@ -81,6 +83,8 @@ class DurableAttributes:
         """The attributes that ``prepare`` has set."""
         self._unstored = {name: thing for name, thing in prepared.items() if is_never_durable(thing)}
         """By name: the objects that ``prepare`` made and that are not stored."""
+        self._plain = {name: thing for name, thing in prepared.items() if type(thing) in _PLAIN}
+        """The plain attributes as ``prepare`` has set them."""
         self._notes: list[str] = []
         del prepared  # a second reference to a dict would keep it out of ``LargeDicts``
         self._prepared = self._dump_prepared(made)
@@ -115,8 +119,11 @@ class DurableAttributes:
         deleted = sorted(self._names.difference(attributes_of(self._instance)))
         attributes = self._durable()
         kept: dict[Any, Any] = self._large.take_out(attributes)
+        unchanged = [name for name, thing in self._plain.items() if name in kept and _is_still(thing, kept[name])]
+        if unchanged:
+            kept[UNCHANGED] = unchanged
         if deleted:
-            kept[_DELETED] = deleted
+            kept[DELETED] = deleted
         if self._version != 1:
             kept[VERSION] = self._version
         return self._dump(kept)
@@ -172,8 +179,9 @@ class DurableAttributes:
         """
         attributes = {**self._load(self._prepared), **self._unstored}
         stored = self._load(data) if data is not None else {}
-        deleted = stored.pop(_DELETED, ())
+        deleted = stored.pop(DELETED, ())
         version = stored.pop(VERSION, 1)
+        stored.pop(UNCHANGED, None)
         self._large.restore(stored, segments)
         if data is not None:
             if version != self._version:
@@ -313,6 +321,7 @@ def migrated(bolt: Any, component: str, index: int, version: int, attributes: di
     return result
 
 
+_PLAIN = (str, bytes, int, float, bool, type(None))
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque, SimpleNamespace)
 
 
@@ -324,6 +333,10 @@ def _is_data(value: object) -> bool:
 def _is_nameless(cls: type) -> bool:
     """Whether a class may not be found by its name."""
     return "<locals>" in cls.__qualname__ or cls.__module__ == "__main__"
+
+
+def _is_still(before: object, now: object) -> bool:
+    return type(before) is type(now) and before == now
 
 
 @contextmanager
