@@ -15,11 +15,13 @@ ones, are unpickled.
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +46,8 @@ from sparkbolt.worker.state.segments import Entries, united
 from sparkbolt.worker.state.snapshots import DELETED, UNCHANGED, VERSION, migrated
 from sparkbolt.worker.state.task_state import DictStore, TaskState
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 _MAPS = (dict, Counter, defaultdict, OrderedDict)
 _SETS = (set, frozenset)
 _NUMBERS = (int, float)
@@ -55,6 +59,22 @@ _TREES = "__trees"
 _DIVIDED = (_TREES, LARGE_DICTS, "__snapshot", "__key_values")
 """The names of all segments for which there is a rule begin so."""
 _RESCALE = "define rescale(self, states, part, parts) in its class, which divides the attributes"
+
+
+def without_collection(act: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorate a function that makes millions of objects: no garbage collection looks at all of them meanwhile."""
+
+    @wraps(act)
+    def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return act(*arguments, **named)
+        finally:
+            if enabled:
+                gc.enable()
+
+    return call
 
 
 @dataclass(frozen=True)
@@ -125,6 +145,7 @@ class Division:
 
     # The store of a task that had the state.
 
+    @without_collection
     def split(self, index: int, segments: Mapping[str, bytes]) -> dict[int, dict[str, bytes]]:
         """By index of a new task: its part of the store of an old one.
 
@@ -293,6 +314,7 @@ class Division:
 
     # The store of a task that gets its part.
 
+    @without_collection
     def join(self, index: int, pieces: Sequence[tuple[int, Mapping[str, bytes]]]) -> dict[str, bytes]:
         """The store of a new task.
 
