@@ -19,11 +19,23 @@ class RuntimeBolt(BoltBase):
         return False
 
     def stored_settings(self) -> Mapping[str, str]:
-        """Return the settings on which the stored state depends, by name: a checkpoint with other values is refused.
-
-        A setting that is missing in the checkpoint, or now, may come and go.
-        """
+        """Return the settings on which the stored state depends, by name; see ``settings_change``."""
         return {}
+
+    def settings_change(self, before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
+        """Return why the stored state cannot go on with other settings, with what to do; None if it can.
+
+        Args:
+            before: the ``stored_settings`` that the state was stored with.
+            after: those of now. A setting that only one of the two has may come and go.
+        """
+        differing = [name for name in before if name in after and before[name] != after[name]]
+        return (
+            ", and ".join(f"{name} was {before[name]} and is now {after[name]}" for name in differing)
+            + ": change it back"
+            if differing
+            else None
+        )
 
     @property
     def has_watermark(self) -> bool:

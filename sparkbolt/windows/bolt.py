@@ -27,6 +27,7 @@ from sparkbolt.windows.settings import (
     duration,
     mistakes_of,
     ms,
+    settings_change,
     stored_settings,
 )
 from sparkbolt.windows.triggers import TriggerPolicy
@@ -299,6 +300,10 @@ class WindowedBolt(RuntimeBolt):
     def stored_settings(self) -> Mapping[str, str]:
         """Return the settings on which stored windows depend; see ``RuntimeBolt``."""
         return stored_settings(self._windowing)
+
+    def settings_change(self, before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
+        """Return why the stored windows cannot go on with other settings; see ``RuntimeBolt``."""
+        return settings_change(before, after)
 
     @property
     def runs_timers(self) -> bool:
