@@ -129,6 +129,9 @@ class EventTimeWindows(Windower):
             self.missed = missed.count
             self.log.end_rows(missed)
             yield expiry(missed)
+        else:
+            # Windows by count may have shown newer tuples than the first window will: in it they are expired.
+            self.log.leave(self.log.select(self._end_ms - self._edge_ms, AFTER_ALL, stop=self._shown))
         self.log.sweep()
 
     def save(self) -> Any:

@@ -136,13 +136,12 @@ class Past:
         assert not isinstance(grid.slide, Count)
         slide, edge, earliest = grid.slide, int(grid.closed_left), self.earliest_ms
         needed = None if earliest is None else aligned(earliest + edge, slide)
-        if self.over_ms is not None:
-            first = (self.over_ms // slide + 1) * slide
-            # A tuple right on a boundary came for the next of windows that overlapped; these windows do not overlap,
-            # and the one that holds it has other bounds than any that was shown.
-            may_be_earlier = needed is not None and grid.is_once and grid.length != self.grid.length
-            return min(first, needed) if may_be_earlier and needed is not None else first
-        return (max(reached_ms, -1) // slide + 1) * slide if needed is None else needed
+        over = max(reached_ms, -1) if self.over_ms is None else self.over_ms
+        first = (over // slide + 1) * slide
+        # Windows by count leave tuples that the watermark has passed. And a tuple right on a boundary came for the next
+        # of windows that overlapped: if these do not, the one that holds it has other bounds than any that was shown.
+        may_be_earlier = self.over_ms is None or (grid.is_once and grid.length != self.grid.length)
+        return min(first, needed) if may_be_earlier and needed is not None else first
 
 
 def kept_since(old: Grid, new: Grid, reached_ms: int) -> int:
@@ -155,9 +154,9 @@ def kept_since(old: Grid, new: Grid, reached_ms: int) -> int:
     """
     over = old.over_ms(reached_ms) if old.in_event_time else None
     over = reached_ms if over is None else over - old.closed_left
-    if new.is_once or isinstance(old.length, Count):
-        return over
-    return over - (old.length if old.length is not None else old.gap_ms or 0)
+    if old.length is None:
+        return over - (old.gap_ms or 0)
+    return over if new.is_once or isinstance(old.length, Count) else over - old.length
 
 
 def lack(old: Grid, new: Grid, since_ms: int, reached_ms: int) -> str:

@@ -188,7 +188,7 @@ def _wrong_of_key(story: Story, windows: Sequence[Sequence[Any]]) -> Iterator[st
 
 
 def _wrong_content(story: Story, shape: Shape, window: Sequence[Any], shown: Counter[int]) -> Iterator[str]:
-    """A window by time has nothing but the tuples of its span; if it began after the last change, it has all of them."""
+    """A window by time has only tuples of its span; all of them, if it began after the last change."""
     _, key, start, end, of, _, _ = window
     first, last = (start, end) if shape.gap is not None or not shape.in_event_time else (start + 1, end)
     if shape.gap is not None:
