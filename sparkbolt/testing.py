@@ -335,8 +335,8 @@ class TopologyTestDriver:
             return
         changed = topology_of(topology)
         fed = {spec.id: _fed(spec) if spec.is_spout else spec for spec in changed.components.values()}
-        self._topology = Topology(changed.name, changed.config, fed)
-        self._engine.restart(self._topology)
+        self._engine.restart(Topology(changed.name, changed.config, fed))
+        self._topology = self._engine.topology
 
     # Checks of a test.
 

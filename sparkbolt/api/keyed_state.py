@@ -67,8 +67,8 @@ def refusal(spec: ComponentSpec, before: int, after: int) -> str | None:
         before: how many tasks had its state.
         after: how many tasks it has now.
     """
-    if isinstance(spec.component, RuntimeBolt):
-        return "the tuples in its windows cannot be divided: let it have as many tasks as before"
+    if isinstance(spec.component, RuntimeBolt) and not (stays(spec) and after > before):
+        return spec.component.divides(_grouped_by(spec))
     if is_divided_by_code(spec.component) or key_fields(spec) is not None:
         return None
     if stays(spec):
@@ -77,6 +77,13 @@ def refusal(spec: ComponentSpec, before: int, after: int) -> str | None:
         return f"nothing says which task takes over the state of those that go: {_RESCALE}"
     hint = "" if is_broadcast(spec) else ", or use fields groupings"
     return f"its tasks do not get their tuples by the keys of its state: {_RESCALE}{hint}"
+
+
+def _grouped_by(spec: ComponentSpec) -> tuple[str, ...] | None:
+    """The fields by which all streams are grouped that a bolt gets."""
+    groupings = {sub.grouping for sub in spec.subscriptions}
+    fields = {one.fields if type(one) is FieldsGrouping else None for one in groupings}
+    return fields.pop() if len(fields) == 1 else None
 
 
 class NotKeyedError(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sparkbolt.api.components import BoltBase, TopologyContext
@@ -36,6 +36,39 @@ class RuntimeBolt(BoltBase):
             if differing
             else None
         )
+
+    def divides(self, fields: tuple[str, ...] | None) -> str | None:
+        """Return why the stored state cannot be divided among another number of tasks; None if it can, by key.
+
+        Args:
+            fields: by which all its input streams are grouped; None if they are not grouped by the same fields.
+        """
+        return "its state cannot be divided: let it have as many tasks as before"
+
+    def split_state(
+        self, state: Any, places: Callable[[Sequence[Any]], Mapping[int, Any]], parts: int
+    ) -> dict[int, bytes]:
+        """Return, by index of a new task, its share of the runtime's state of an old task, for ``join_state``.
+
+        Called only if ``divides`` allows it.
+
+        Args:
+            state: the ``TaskState`` of the old task, which is not changed.
+            places: from keys to the rows of the keys of each new task; raises if a key is none of the old task.
+            parts: how many tasks there will be.
+        """
+        return {}
+
+    def join_state(self, state: Any, pieces: Sequence[bytes]) -> None:
+        """Write the runtime's state of a new task.
+
+        Args:
+            state: the ``TaskState`` of the new task; the caller commits it.
+            pieces: what ``split_state`` of each old task returned for it.
+
+        Raises:
+            StateError: the shares do not fit together; the message says what to do.
+        """
 
     @property
     def has_watermark(self) -> bool:

@@ -34,6 +34,7 @@ from sparkbolt.windows.keyed import KeyedWindows
 from sparkbolt.windows.reading import MessageIds, groups_of, times_of
 from sparkbolt.windows.realignment import Grid, kept_since, lack
 from sparkbolt.windows.settings import Windowing, ms
+from sparkbolt.windows.shares import HEAD, WINDOWS
 from sparkbolt.windows.source_times import SourceTimes
 from sparkbolt.windows.triggers import aligned
 from sparkbolt.windows.tuple_log import BEFORE_ALL, WindowLog
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     from sparkbolt.worker.results import Settlements
     from sparkbolt.worker.state.task_state import TaskState
 
-HEAD = "__window"
-"""The segment of state that holds the head: everything that a task stores, except large segments and keys' windows."""
 SESSION_QUANTA = 16
 POLICY_QUANTUM_MS = 1000
 
@@ -146,7 +145,7 @@ class WindowTask(BoltRuntime):
                 self._window.load(window)
         self._come_back()
         if self._keyed is not None:
-            self._keyed.attach(state.key_value("windows"), None if head is None else head[4], fresh)
+            self._keyed.attach(state.key_value(WINDOWS), None if head is None else head[4], fresh)
 
     def _come_back(self) -> None:
         """Count the silence of streams from now on if the task ran late by more than the idle timeout.

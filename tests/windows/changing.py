@@ -59,7 +59,7 @@ def is_once(shape: Shape) -> bool:
     return shape.gap is not None or (shape.length == shape.slide)
 
 
-def topology_of(shape: Shape, *, acking: bool = False) -> Topology:
+def topology_of(shape: Shape, tasks: int = 1) -> Topology:
     """A bolt with the settings of a shape over a spout of numbers."""
     windowed: WindowedBolt = Told(shape.name)
     if shape.gap is not None:
@@ -71,11 +71,13 @@ def topology_of(shape: Shape, *, acking: bool = False) -> Topology:
         windowed.with_watermark_interval(timedelta(milliseconds=UNIT_MS))
     if shape.keyed:
         windowed.with_key("key")
-    if acking:
-        windowed.with_ack_on_expiry()
     builder = TopologyBuilder("changing", Config(message_timeout_secs=900))
     builder.set_spout("numbers", Numbers())
-    builder.set_bolt("told", windowed).global_grouping("numbers")
+    told = builder.set_bolt("told", windowed, parallelism=tasks)
+    if shape.keyed:
+        told.fields_grouping("numbers", ["key"])
+    else:
+        told.global_grouping("numbers")
     return builder.build()
 
 
@@ -101,15 +103,25 @@ class Story:
     notes: list[str] = field(default_factory=list)
 
 
-def run(seed: int, shapes: Sequence[Shape], *, changes: int = 4, acking: bool = False, restarts: float = 0.2) -> Story:
+def run(
+    seed: int, shapes: Sequence[Shape], *, tasks: Sequence[int] = (1,), changes: int = 4, restarts: float = 0.2
+) -> Story:
     """Feed numbers while the bolt changes among shapes; now and then the driver is killed, also right after a change.
 
     At the end so much is fed that every tuple of before is in a window.
+
+    Args:
+        seed: of all choices.
+        shapes: the kinds of windows; with one, only the number of tasks changes.
+        tasks: how many tasks the bolt has at first, and after each change.
+        changes: how often it changes.
+        restarts: the probability of a kill after some numbers, and after a change.
     """
     chance = random.Random(seed)
     story = Story({shape.name: shape for shape in shapes})
     chosen = chance.choice(shapes)
-    with TopologyTestDriver(topology_of(chosen, acking=acking)) as driver:
+    keys = 2 if len(set(tasks)) == 1 else 6
+    with TopologyTestDriver(topology_of(chosen, tasks[0])) as driver:
         now, number = 1_000_000, 0
 
         def feed(count: int, late_by: int) -> None:
@@ -118,13 +130,13 @@ def run(seed: int, shapes: Sequence[Shape], *, changes: int = 4, acking: bool = 
                 now += chance.randrange(UNIT_MS)
                 at = now - chance.randrange(late_by)
                 at -= at % UNIT_MS if chance.random() < 0.3 else 0
-                key = f"k{chance.randrange(2)}"
+                key = f"k{chance.randrange(keys)}"
                 time = at if chosen.in_event_time else (driver.now.timestamp() * 1000)
                 story.fed[number] = (key, int(time))
                 driver.feed("numbers", {"n": number, "key": key, "at": at}, message_id=number)
                 number += 1
 
-        for _ in range(changes + 1):
+        for change in range(changes + 1):
             for _ in range(chance.randrange(1, 6)):
                 feed(chance.choice((1, 2, 7)), 3 * UNIT_MS)
                 driver.run_until_idle()
@@ -132,15 +144,15 @@ def run(seed: int, shapes: Sequence[Shape], *, changes: int = 4, acking: bool = 
                 if chance.random() < restarts:
                     driver.restart()
             if len(story.changed_ms) < changes:
-                chosen = chance.choice([shape for shape in shapes if shape != chosen])
+                chosen = chance.choice([shape for shape in shapes if shape != chosen or len(shapes) == 1])
                 story.changed_ms.append(max(time for _, time in story.fed.values()))
-                driver.restart(topology_of(chosen, acking=acking))
+                driver.restart(topology_of(chosen, tasks[min(change + 1, len(tasks) - 1)]))
                 if chance.random() < restarts:
                     driver.restart()
         for place in range(40):
             pause = UNIT_MS * (2 if place % 5 else 20)
             now += pause
-            feed(2, UNIT_MS)
+            feed(keys, UNIT_MS)
             driver.advance(timedelta(milliseconds=pause))
         driver.advance(timedelta(seconds=5))
         story.windows = driver.emitted("told")
@@ -157,7 +169,7 @@ def wrong_in(story: Story) -> Iterator[str]:
     yield from (str(one) for one in (*story.errors, *story.failed))
     for key in {window[1] for window in story.windows}:
         yield from _wrong_of_key(story, [window for window in story.windows if window[1] == key])
-    settled = len(story.fed) - 60
+    settled = len(story.fed) * 2 // 5
     shown = {n for window in story.windows for n in window[4]}
     lost = [n for n in range(settled) if n not in shown]
     if len(lost) > story.late:

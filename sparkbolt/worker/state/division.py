@@ -20,7 +20,7 @@ import pickle
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -36,6 +36,7 @@ from sparkbolt.api.keyed_state import (
     targets,
 )
 from sparkbolt.api.pickling import Pickling, attributes_of
+from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.topology import ComponentSpec
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.base.exceptions import line_of, pass_on, printed
@@ -52,11 +53,11 @@ _MAPS = (dict, Counter, defaultdict, OrderedDict)
 _SETS = (set, frozenset)
 _NUMBERS = (int, float)
 _TOKENS = ("context", "collector", "key_value_state", "self")
-_WHOLE, _TABLE, _ATTRIBUTES, _OUTBOX = "whole/", "table", "attributes", "outbox/"
-"""The names in a part: segments as they were, keys and values, and attributes; for ``join`` alone."""
+_WHOLE, _TABLE, _ATTRIBUTES, _OUTBOX, _RUNTIME = "whole/", "table", "attributes", "outbox/", "runtime"
+"""The names in a part: segments as they were, keys and values, attributes and so on; for ``join`` alone."""
 _TREES = "__trees"
 """The names of the outbox's segments begin so (``worker.outbox``)."""
-_DIVIDED = (_TREES, LARGE_DICTS, "__snapshot", "__key_values")
+_DIVIDED = (_TREES, LARGE_DICTS, "__snapshot", "__key_values", "__window")
 """The names of all segments for which there is a rule begin so."""
 _RESCALE = "define rescale(self, states, part, parts) in its class, which divides the attributes"
 
@@ -169,6 +170,15 @@ class Division:
         if attributes is not None:
             for part, data in self._split_attributes(index, attributes).items():
                 parts.setdefault(part, {})[_ATTRIBUTES] = data
+        if isinstance(self._bolt, RuntimeBolt):
+            try:
+                shares = self._bolt.split_state(
+                    state, partial(self._placed, index, mend="let it have as many tasks as before"), self._after
+                )
+            except NotKeyedError as error:
+                raise self._error(f"its windows: {error}") from None
+            for part, data in shares.items():
+                parts.setdefault(part, {})[_RUNTIME] = data
         for name, data in self._outbox_of(index, state).items():
             parts.setdefault(index, {})[f"{_OUTBOX}{name}"] = data
         return parts
@@ -299,6 +309,11 @@ class Division:
                 f"it had one task, so nothing proves that its keys are those of the fields grouping: if they are, say "
                 f"{says} in its class"
             )
+        return self._placed(index, keys, "let it have as many tasks as before" if attribute is None else _RESCALE)
+
+    def _placed(self, index: int, keys: Any, mend: str) -> dict[int, npt.NDArray[np.intp]]:
+        """The same without a look at the declaration; ``mend`` says what to do if the keys are not its own."""
+        assert self._fields is not None
         try:
             had = targets(keys, self._fields, self._before)
             wrong = np.flatnonzero(had != index)
@@ -308,7 +323,6 @@ class Division:
                 raise NotKeyedError(f"tuples of key {key:.100} went to task {int(had[row])}, not to task {index}")
             now = targets(keys, self._fields, self._after)
         except NotKeyedError as error:
-            mend = "let it have as many tasks as before" if attribute is None else _RESCALE
             raise NotKeyedError(f"its keys are not those of the fields grouping ({error}): {mend}") from None
         return {int(part): np.flatnonzero(now == part) for part in np.unique(now).tolist()}
 
@@ -351,6 +365,11 @@ class Division:
             if self._bolt.state_version != 1:
                 attributes[VERSION] = self._bolt.state_version
             state.set_snapshot(self._pickling.dump_attributes(attributes))
+        if isinstance(self._bolt, RuntimeBolt):
+            try:
+                self._bolt.join_state(state, [piece[_RUNTIME] for _, piece in pieces if _RUNTIME in piece])
+            except StateError as error:
+                raise self._error(str(error)) from error
         for _, piece in pieces:
             for name, data in piece.items():
                 if name.startswith(_OUTBOX):
