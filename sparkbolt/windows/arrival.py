@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sparkbolt.base.ids import U64
 from sparkbolt.windows.content import I64, Content, join
 from sparkbolt.windows.firing import Count, Extent, Fired, Windower, expiry
-from sparkbolt.windows.realignment import Grid, Past
+from sparkbolt.windows.realignment import Grid, Handover
 from sparkbolt.windows.triggers import aligned
 from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.tuple_segments import NOTHING, Selection, Shelf
@@ -120,13 +120,13 @@ class ArrivalWindows(Windower):
         """See ``Windower``; a window whose length is a count always fires, and waits until all tuples were shown."""
         return self._shown < self.log.end if isinstance(self._length, Count) else self._head < self.log.end
 
-    def hand_over(self, grid: Grid, reached_ms: int) -> Past:
+    def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
         """See ``Windower``."""
         parts, sequences, left = self.log.give_up(self._head)
         over = None if isinstance(self._slide, Count) else self._due_ms - self._slide
-        return Past(grid, parts, sequences < self._shown, left, self.log.expired_is_read, over)
+        return Handover(grid, parts, sequences < self._shown, left, self.log.expired_is_read, over)
 
-    def take_over(self, past: Past, grid: Grid, reached_ms: int) -> Iterator[Fired]:
+    def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
         """See ``Windower``; timers keep the phase of the task's start."""
         self._take_left(past)
         if past.parts:
@@ -291,14 +291,14 @@ class ReleasedWindows(Windower):
         self._seen, self._shown = _drop_void(self.log, is_void, self._head, self._seen, self._shown)
         self._head = 0
 
-    def hand_over(self, grid: Grid, reached_ms: int) -> Past:
+    def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
         """See ``Windower``."""
         parts, sequences, left = self.log.give_up(self._head)
         waiting, places, _ = self._waiting.give_up()
         shown = np.concatenate((sequences < self._shown, np.zeros(len(places), dtype=bool)))
-        return Past(grid, [*parts, *waiting], shown, left, self.log.expired_is_read, grid.over_ms(reached_ms))
+        return Handover(grid, [*parts, *waiting], shown, left, self.log.expired_is_read, grid.over_ms(reached_ms))
 
-    def take_over(self, past: Past, grid: Grid, reached_ms: int) -> Iterator[Fired]:
+    def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
         """See ``Windower``; tuples that no window has shown wait for the watermark again."""
         self._take_left(past)
         self._mark_ms = reached_ms

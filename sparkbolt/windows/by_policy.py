@@ -24,7 +24,7 @@ from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower, expiry
 from sparkbolt.windows.manager import WindowManager
 from sparkbolt.windows.policies import CountEvictionPolicy, Event, EvictionPolicy
-from sparkbolt.windows.realignment import Grid, Past
+from sparkbolt.windows.realignment import Grid, Handover
 from sparkbolt.windows.triggers import TriggerPolicy
 from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.tuple_segments import NOTHING, Selection, Shelf
@@ -169,11 +169,11 @@ class PolicyWindows(Windower):
         """See ``Windower``; a window of the last n tuples may always fire, and waits until all tuples were shown."""
         return self._news if self._repeats else not self.is_empty
 
-    def hand_over(self, grid: Grid, reached_ms: int) -> Past:
+    def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
         """Raises: only the policies know which windows are over, so ``settings_change`` refuses others."""
         raise InvariantError(f"the windows of {self._part} were to become windows with other settings")
 
-    def take_over(self, past: Past, grid: Grid, reached_ms: int) -> Iterator[Fired]:
+    def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
         """Raises, as ``hand_over``."""
         raise InvariantError(f"windows with other settings were to become those of {self._part}")
 

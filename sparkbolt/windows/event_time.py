@@ -13,7 +13,7 @@ import numpy as np
 
 from sparkbolt.windows.content import Content, join
 from sparkbolt.windows.firing import Fired, Windower, expiry
-from sparkbolt.windows.realignment import Grid, Past
+from sparkbolt.windows.realignment import Grid, Handover
 from sparkbolt.windows.triggers import aligned
 from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.tuple_segments import NOTHING, Part, Selection, Shelf
@@ -96,14 +96,14 @@ class EventTimeWindows(Windower):
         earliest = self.log.earliest(self._end_ms - 1, AFTER_ALL)
         return None if earliest is None else aligned(earliest + self._edge_ms, self._slide_ms)
 
-    def hand_over(self, grid: Grid, reached_ms: int) -> Past:
+    def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
         """See ``Windower``."""
         parts, sequences, left = self.log.give_up()
-        past = Past(grid, parts, sequences < self._shown, left, self.log.expired_is_read, grid.over_ms(reached_ms))
+        past = Handover(grid, parts, sequences < self._shown, left, self.log.expired_is_read, grid.over_ms(reached_ms))
         past.shown &= past.times <= self._shown_ms
         return past
 
-    def take_over(self, past: Past, grid: Grid, reached_ms: int) -> Iterator[Fired]:
+    def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
         """See ``Windower``; a tuple of a window that is over already, as a late one has, expires and is ``missed``."""
         self._take_left(past)
         self._mark_ms, self._end_ms = reached_ms, past.next_end(grid, reached_ms)
@@ -202,12 +202,12 @@ class SessionWindows(Windower):
         """The time at which the next session may end."""
         return self._due_ms
 
-    def hand_over(self, grid: Grid, reached_ms: int) -> Past:
+    def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
         """See ``Windower``."""
         parts, sequences, left = self.log.give_up()
-        return Past(grid, parts, np.zeros(len(sequences), dtype=bool), left, self.log.expired_is_read)
+        return Handover(grid, parts, np.zeros(len(sequences), dtype=bool), left, self.log.expired_is_read)
 
-    def take_over(self, past: Past, grid: Grid, reached_ms: int) -> Iterator[Fired]:
+    def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
         """See ``Windower``."""
         self._take_left(past)
         if past.parts:

@@ -22,7 +22,7 @@ from sparkbolt.windows.tuple_segments import NOTHING, Selection
 from sparkbolt.worker.failures import Failure
 
 if TYPE_CHECKING:
-    from sparkbolt.windows.realignment import Grid, Past
+    from sparkbolt.windows.realignment import Grid, Handover
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Windower(ABC):
     # Another length, slide, gap or kind.
 
     @abstractmethod
-    def hand_over(self, grid: Grid, reached_ms: int) -> Past:
+    def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
         """Give up all tuples, for windows with other settings; this instance is not used again.
 
         Args:
@@ -167,7 +167,7 @@ class Windower(ABC):
         """
 
     @abstractmethod
-    def take_over(self, past: Past, grid: Grid, reached_ms: int) -> Iterator[Fired]:
+    def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
         """Take the tuples of windows with other settings, as the first call of an instance.
 
         ``clock`` or ``watermark`` is called next, with ``reached_ms``.
@@ -178,7 +178,7 @@ class Windower(ABC):
             reached_ms: as in ``hand_over``.
         """
 
-    def _take_left(self, past: Past) -> None:
+    def _take_left(self, past: Handover) -> None:
         self.log.expired_is_read = past.expired_is_read
         self.log.leave_content(past.left)
 

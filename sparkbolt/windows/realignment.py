@@ -98,7 +98,7 @@ def _restored(stored: Any) -> Extent | None:
 
 
 @dataclass
-class Past:
+class Handover:
     """What windows with other settings have left for a task, or for one of its keys."""
 
     grid: Grid

@@ -15,7 +15,7 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows.event_time import EventTimeWindows
-from sparkbolt.windows.realignment import Past
+from sparkbolt.windows.realignment import Handover
 from tests.unit.windows.windowed import Run, Show, Source, secs, topology
 from tests.windows.changing import UNIT_MS, Story, run, shapes_of, wrong_in
 from tests.windows.shapes import Shape
@@ -37,8 +37,8 @@ OVERLAPPING = [Shape(f"by {slide}", 12 * UNIT_MS, slide * UNIT_MS, lag=3 * UNIT_
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, name: str, made: Any, shapes: Sequence[Shape]) -> list[str]:
-    """What is wrong in some runs if a method of ``Past`` or of ``EventTimeWindows`` is another one."""
-    owner: Any = Past if hasattr(Past, name) else EventTimeWindows
+    """What is wrong in some runs if a method of ``Handover`` or of ``EventTimeWindows`` is another one."""
+    owner: Any = Handover if hasattr(Handover, name) else EventTimeWindows
     monkeypatch.setattr(owner, name, made(getattr(owner, name)))
     stories: list[Story] = [run(seed, shapes) for seed in range(6)]
     return [text for story in stories for text in wrong_in(story)]
@@ -48,8 +48,8 @@ def test_tuples_that_are_taken_over_as_if_no_window_had_shown_them_are_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def forgetful(hand_over: Any) -> Any:
-        def made(self: EventTimeWindows, *arguments: Any) -> Past:
-            past: Past = hand_over(self, *arguments)
+        def made(self: EventTimeWindows, *arguments: Any) -> Handover:
+            past: Handover = hand_over(self, *arguments)
             past.shown = np.zeros_like(past.shown)
             return past
 
