@@ -28,6 +28,7 @@ from sparkbolt.api.interfaces import (
     SpoutCollector,
 )
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.api.moved_code import moved_from
 from sparkbolt.api.progress import Progress
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.api.reports import ErrorReport, Fail, FailedTree, MicroBatchReport, Promotion
@@ -123,4 +124,5 @@ __all__: list[str] = [
     "WindowCollector",
     "WindowedBolt",
     "bolt",
+    "moved_from",
 ]

@@ -319,15 +319,24 @@ class TopologyTestDriver:
             self.run_until_idle()
 
     @outside_of_loops
-    def restart(self) -> None:
+    def restart(self, topology: Topology | TopologyBuilder | None = None) -> None:
         """Kill the driver and its worker as ``kill -9`` would, and start again from the durable state.
 
         State and the ledger's log survive. Messages that were fed and have not finished are lost; they are neither
         acked nor failed. A spout of a queue loses its messages in the same way when its connection breaks, and the
         queue delivers them again. To test that, read ``pending`` before the restart and feed those messages again.
         All earlier emissions, acks, fails and reports stay available to the test.
+
+        Args:
+            topology: The topology that continues, as after a change of the program; None: the same one.
         """
-        self._engine.restart()
+        if topology is None:
+            self._engine.restart()
+            return
+        changed = topology_of(topology)
+        fed = {spec.id: _fed(spec) if spec.is_spout else spec for spec in changed.components.values()}
+        self._engine.restart(Topology(changed.name, changed.config, fed))
+        self._topology = self._engine.topology
 
     # Checks of a test.
 

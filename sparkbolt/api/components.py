@@ -363,8 +363,13 @@ class BoltBase(Component):
 
     keyed: ClassVar[bool | Sequence[str]] = False
     """Set to True if the bolt keeps what it knows under the keys of its fields groupings, or to the names of the
-    attributes of which this is true: only then can the state of a bolt with one task be divided among several. With
-    several tasks it is found out from their keys."""
+    attributes of which this is true. If the number of its tasks changes, keys move to the task that gets their tuples.
+    With several tasks it is found out from the keys which attributes are keyed; you must declare it for a bolt that has
+    one task, or that has other attributes, which then stay with their tasks."""
+
+    state_version: ClassVar[Annotated[int, whole()]] = 1
+    """The version of the bolt's attributes, which is stored with them. Raise it when new code needs other attributes
+    than a checkpoint has, and define ``migrate``. State of a newer version than the class's is refused."""
 
     ignores_ticks: ClassVar[bool] = False
     """Set to True if the bolt gets no tick tuples. It is True for the bolts that Sparkbolt ships."""
@@ -378,6 +383,27 @@ class BoltBase(Component):
 
     def prepare(self, context: TopologyContext) -> None:
         """Called once when a task starts; stored values of durable attributes then replace those that it has set."""
+
+    def migrate(self, version: int, attributes: dict[str, Any]) -> dict[str, Any] | None:
+        """Change the stored attributes of an older ``state_version`` to those of this class.
+
+        Called for each task whose state is of an older version, after ``prepare`` and ``init_state`` and before the
+        task's first tuple. The result counts once the micro-batch of that tuple is committed; until then, the method
+        may be called again, with the same arguments. It must depend on nothing else. Do not set attributes of ``self``:
+        the result replaces them. You may put values into the ``KeyValueState`` that ``init_state`` got.
+
+        An exception ends the topology, with a sentence that names the task and the version; the state does not change.
+
+        Args:
+            version: The ``state_version`` of the class that stored the attributes.
+            attributes: The stored attributes by name. Transient ones are not stored; a ``KeyValueState`` is its
+                object, as always.
+
+        Returns:
+            The attributes by name; None if ``attributes`` was changed in place. An attribute that is missing has the
+            value that ``prepare`` gave it.
+        """
+        return None
 
     # A type checker accepts both forms in a subclass.
     def flush(self, *collector: Any, **_: Any) -> Iterable[Sequence[Any]] | None:

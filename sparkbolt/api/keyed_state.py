@@ -40,9 +40,18 @@ def is_divided_by_code(bolt: object) -> bool:
 
 
 def key_fields(spec: ComponentSpec) -> int | None:
-    """By how many fields each tuple of a bolt is grouped; None if not all its groupings are such fields groupings."""
-    counts = {len(sub.grouping.fields) if type(sub.grouping) is FieldsGrouping else None for sub in spec.subscriptions}
+    """By how many fields the tuples of a bolt are grouped; None if not all its groupings are such fields groupings.
+
+    Streams of which each task gets all tuples are left out.
+    """
+    groupings = [sub.grouping for sub in spec.subscriptions if type(sub.grouping) is not AllGrouping]
+    counts = {len(grouping.fields) if type(grouping) is FieldsGrouping else None for grouping in groupings}
     return counts.pop() if len(counts) == 1 else None
+
+
+def is_broadcast(spec: ComponentSpec) -> bool:
+    """Whether each task of a bolt gets all tuples of some stream, from which all may know the same."""
+    return any(type(sub.grouping) is AllGrouping for sub in spec.subscriptions)
 
 
 def stays(spec: ComponentSpec) -> bool:
@@ -58,16 +67,23 @@ def refusal(spec: ComponentSpec, before: int, after: int) -> str | None:
         before: how many tasks had its state.
         after: how many tasks it has now.
     """
-    if isinstance(spec.component, RuntimeBolt):
-        return "the tuples in its windows cannot be divided: let it have as many tasks as before"
+    if isinstance(spec.component, RuntimeBolt) and not (stays(spec) and after > before):
+        return spec.component.divides(_grouped_by(spec))
     if is_divided_by_code(spec.component) or key_fields(spec) is not None:
         return None
     if stays(spec):
         if after > before:
             return None
         return f"nothing says which task takes over the state of those that go: {_RESCALE}"
-    hint = "" if any(type(sub.grouping) is AllGrouping for sub in spec.subscriptions) else ", or use fields groupings"
+    hint = "" if is_broadcast(spec) else ", or use fields groupings"
     return f"its tasks do not get their tuples by the keys of its state: {_RESCALE}{hint}"
+
+
+def _grouped_by(spec: ComponentSpec) -> tuple[str, ...] | None:
+    """The fields by which all streams are grouped that a bolt gets."""
+    groupings = {sub.grouping for sub in spec.subscriptions}
+    fields = {one.fields if type(one) is FieldsGrouping else None for one in groupings}
+    return fields.pop() if len(fields) == 1 else None
 
 
 class NotKeyedError(Exception):
@@ -84,7 +100,8 @@ def targets(keys: Sequence[Any], fields: int, tasks: int) -> npt.NDArray[np.unsi
     """The index of the task that gets the tuples of each key: uint8[keys] or uint16[keys].
 
     Args:
-        keys: values of the grouping's field, or tuples of the values of its fields in their order.
+        keys: values of the grouping's field, as an Arrow array or a list, or tuples of the values of its fields in
+            their order.
         fields: how many fields the grouping has.
         tasks: how many tasks there are.
 
@@ -92,7 +109,9 @@ def targets(keys: Sequence[Any], fields: int, tasks: int) -> npt.NDArray[np.unsi
         NotKeyedError: a key has another form, or a value by which nothing can be grouped.
     """
     columns: list[Any] = [keys]
-    if fields > 1:
+    if fields == 1 and type(keys) is list and all(type(key) is tuple and len(key) == 1 for key in keys):
+        columns = [[key for (key,) in keys]]
+    elif fields > 1:
         if not all(type(key) is tuple and len(key) == fields for key in keys):
             raise NotKeyedError(f"they are not all tuples of {fields} values")
         columns = [list(column) for column in zip(*keys, strict=True)]

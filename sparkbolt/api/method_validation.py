@@ -13,7 +13,7 @@ from typing import Any
 from sparkbolt.api.components import AsyncBolt, BoltBase, ColumnBolt, Component
 from sparkbolt.api.function_bolts import FunctionBolt
 
-_OF_ALL = ("prepare", "cleanup", "open", "close", "dead_letter_sink", "init_state")
+_OF_ALL = ("prepare", "cleanup", "open", "close", "dead_letter_sink", "init_state", "migrate")
 _OF_BOLTS = ("execute", "flush", "row", "begin", "commit", "end")
 _OF_SPOUTS = ("next_tuple", "ack", "fail", "activate", "deactivate", "receive", "confirm", "release")
 _OF_DRIVER = (
@@ -50,6 +50,12 @@ def method_mistakes(component: Component) -> list[str]:
         wrong = _laziness(component, name, method) or _wrong_signature(name, method, declared)
         if wrong:
             mistakes.append(wrong)
+    version = getattr(component, "state_version", 1)
+    if isinstance(version, int) and version > 1 and not _is_own(component, "migrate"):
+        mistakes.append(
+            f"its class has state_version = {version} and no migrate: define migrate(self, version, attributes), "
+            "which returns the attributes of this version"
+        )
     if inspect.isfunction(inspect.getattr_static(component, "exhausted", None)):
         mistakes.append(
             "its exhausted is a method, expected a property, since a method is always true: put @property above it"

@@ -18,18 +18,18 @@ import pickle
 import uuid
 from abc import ABC, ABCMeta
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from sparkbolt.api.moved_code import MAIN, MovedUnpickler, find_moved
 from sparkbolt.api.tuples import Origin, Tuple, restore
 from sparkbolt.base.exceptions import line_of, pass_on
 from sparkbolt.errors import StateError
 
 _PROTOCOL = 5
-_MAIN = "__main__"
 _TUPLES = restore.__module__
 _HEAP_TYPE = 1 << 9
 """The type flag that means: the type was made by a ``class`` statement."""
@@ -54,6 +54,7 @@ _SURE: dict[type, bool] = dict.fromkeys(
 _SLOTS: dict[type, list[str]] = {}
 
 
+T = TypeVar("T")
 Marked = TypeVar("Marked", bound=type)
 _NEVER_DURABLE: set[type] = set()
 
@@ -120,7 +121,7 @@ class _Pickler(pickle.Pickler):
         token = self.pickling.tokens.get(id(obj))
         if token is not None:
             return _owned, (token,)
-        if isinstance(obj, type | FunctionType) and obj.__module__ == _MAIN:
+        if isinstance(obj, type | FunctionType) and obj.__module__ == MAIN:
             code = self.pickling.find_main(obj.__qualname__)
             if getattr(code, "__qualname__", None) != obj.__qualname__:
                 raise pickle.PicklingError(f"__main__.{obj.__qualname__} cannot be found by its name")
@@ -128,7 +129,7 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(MovedUnpickler):
     """The inverse of ``_Pickler``."""
 
     pickling: Pickling
@@ -137,10 +138,21 @@ class _Unpickler(pickle.Unpickler):
         if module_name == __name__ and global_name == "_owned":
             return self.pickling.owned.__getitem__
         if module_name == __name__ and global_name == "_main":
-            return self.pickling.find_main
+            return self._main
         if module_name == _TUPLES and global_name == restore.__name__:
             return self.pickling.restore_tuple
         return super().find_class(module_name, global_name)
+
+    def _main(self, qualname: str) -> Any:
+        """Find a class or function of the main program, or what was one."""
+        try:
+            return self.pickling.find_main(qualname)
+        except pickle.PicklingError:
+            found = find_moved(MAIN, qualname, self.namespace)
+            if found is None:
+                self.missing = f"{MAIN}.{qualname}"
+                raise
+            return found
 
 
 class Pickling:
@@ -165,6 +177,10 @@ class Pickling:
         """The tuples in the last pickled value."""
         self.restored: list[Tuple] = []
         """The tuples in the last value that was read."""
+        self.missing: str | None = None
+        """The name of the class or function that the last value to be read lacks, if any."""
+        self.unreadable: Any = None
+        """The name of the attribute that ``load_attributes`` was reading last."""
 
     def dumps(self, value: object) -> bytes:
         """Pickle a value.
@@ -172,19 +188,37 @@ class Pickling:
         Raises:
             CannotKeepError: it cannot be pickled.
         """
+        return self._dumped([value])
+
+    def dump_attributes(self, attributes: Mapping[Any, Any]) -> bytes:
+        """Pickle a mapping so that ``load_attributes`` knows which of its values cannot be read.
+
+        What two values share stays shared.
+
+        Raises:
+            CannotKeepError: a value cannot be pickled.
+        """
+        return self._dumped([list(attributes), *attributes.values()])
+
+    def _dumped(self, values: Sequence[object]) -> bytes:
         buffer = io.BytesIO()
         pickler = _Pickler(buffer, _PROTOCOL)
         pickler.pickling = self
         self.doubtful, self.tuples = False, []
         try:
-            pickler.dump(value)
+            for value in values:
+                pickler.dump(value)  # all by one pickler, which remembers what they share
         except BaseException as error:  # pickling calls user code, which may raise anything
             pass_on(error)
             raise CannotKeepError(line_of(error)) from error
         return buffer.getvalue()
 
-    def prove(self, data: bytes) -> None:
+    def prove(self, data: bytes, loads: Callable[[bytes], object] | None = None) -> None:
         """Check that the last pickle, ``data``, can be read back.
+
+        Args:
+            data: the pickle.
+            loads: reads it; None: ``loads``.
 
         Raises:
             CannotKeepError: it cannot.
@@ -192,7 +226,7 @@ class Pickling:
         if not self.doubtful:
             return
         try:
-            self.loads(data)
+            (loads or self.loads)(data)
         except BaseException as error:  # reading calls user code, too
             pass_on(error)
             raise CannotKeepError(f"it can be pickled, and reading it back raises {line_of(error)}") from error
@@ -209,10 +243,42 @@ class Pickling:
 
     def loads(self, data: bytes) -> Any:
         """The inverse of ``dumps``; it raises any exception of the classes that the pickle names."""
+        return self._loaded(data, lambda unpickler: unpickler.load())
+
+    def load_attributes(self, data: bytes) -> dict[Any, Any]:
+        """The inverse of ``dump_attributes``; if it raises, ``unreadable`` is the name of the value at fault."""
+
+        def load(unpickler: _Unpickler) -> dict[Any, Any]:
+            self.unreadable = None
+            names = unpickler.load()
+            if isinstance(names, dict):  # so they were stored at first
+                return names
+            attributes = {}
+            for name in names:
+                self.unreadable = name
+                attributes[name] = unpickler.load()
+            return attributes
+
+        return self._loaded(data, load)
+
+    def _loaded(self, data: bytes, load: Callable[[_Unpickler], T]) -> T:
         unpickler = _Unpickler(io.BytesIO(data))
-        unpickler.pickling = self
+        unpickler.pickling, unpickler.namespace = self, self.namespace
         self.restored = []
-        return unpickler.load()
+        try:
+            return load(unpickler)
+        finally:
+            self.missing = unpickler.missing
+
+    def why(self, error: BaseException) -> str:
+        """Why the last value could not be read, and what to do, as the end of a sentence."""
+        if self.missing is None:
+            return f"{line_of(error)}: let its class read what it stored before (__setstate__), or leave it as it was"
+        return (
+            f"{self.missing} is not there: if it has another name or module now, write @moved_from({self.missing!r}) "
+            "above it; if it is gone, keep an empty class of this name until migrate has removed its objects "
+            "(docs/state.md)"
+        )
 
     def restore_tuple(self, *state: Any) -> Tuple:
         """Restore a tuple, and add it to ``restored``."""

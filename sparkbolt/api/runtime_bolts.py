@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sparkbolt.api.components import BoltBase, TopologyContext
@@ -19,11 +19,56 @@ class RuntimeBolt(BoltBase):
         return False
 
     def stored_settings(self) -> Mapping[str, str]:
-        """Return the settings on which the stored state depends, by name: a checkpoint with other values is refused.
+        """Return the settings on which the stored state depends, by name; see ``settings_change``."""
+        return {}
 
-        A setting that is missing in the checkpoint, or now, may come and go.
+    def settings_change(self, before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
+        """Return why the stored state cannot go on with other settings, with what to do; None if it can.
+
+        Args:
+            before: the ``stored_settings`` that the state was stored with.
+            after: those of now. A setting that only one of the two has may come and go.
+        """
+        differing = [name for name in before if name in after and before[name] != after[name]]
+        return (
+            ", and ".join(f"{name} was {before[name]} and is now {after[name]}" for name in differing)
+            + ": change it back"
+            if differing
+            else None
+        )
+
+    def divides(self, fields: tuple[str, ...] | None) -> str | None:
+        """Return why the stored state cannot be divided among another number of tasks; None if it can, by key.
+
+        Args:
+            fields: by which all its input streams are grouped; None if they are not grouped by the same fields.
+        """
+        return "its state cannot be divided: let it have as many tasks as before"
+
+    def split_state(
+        self, state: Any, places: Callable[[Sequence[Any]], Mapping[int, Any]], parts: int
+    ) -> dict[int, bytes]:
+        """Return, by index of a new task, its share of the runtime's state of an old task, for ``join_state``.
+
+        Called only if ``divides`` allows it.
+
+        Args:
+            state: the ``TaskState`` of the old task, which is not changed.
+            places: from keys to the rows of the keys of each new task; raises if a key is none of the old task.
+            parts: how many tasks there will be.
         """
         return {}
+
+    def join_state(self, state: Any, pieces: Sequence[bytes]) -> None:
+        """Write the runtime's state of a new task.
+
+        Args:
+            state: the ``TaskState`` of the new task; the caller commits it.
+            pieces: what ``split_state`` of each old task returned for it.
+
+        Raises:
+            StateError: the shares do not fit together; the message says what to do.
+        """
 
     @property
     def has_watermark(self) -> bool:

@@ -277,10 +277,16 @@ class Coordinator:
         return {component: allowance.tuples for component, allowance in allowances.items()}
 
     def _holders(self, keys: Sequence[int]) -> tuple[int, ...]:
-        """The tasks that hold some of these trees and can receive a clock, which requests the held tuples."""
+        """The tasks that hold some of these trees and can receive a clock, which requests the held tuples.
+
+        The tuples of a task that is gone are held by some other task of its bolt.
+        """
         clocked = set(self.lane.clocked()) if keys else ()
-        holders = self.ledger.holders_of(keys) if keys else ()
-        return tuple(task for task in holders if self.topology.task_owner(task)[0] in clocked)
+        holders = {task: self.topology.task_owner(task)[0] for task in (self.ledger.holders_of(keys) if keys else ())}
+        tasks = {
+            task: (task,) if task in self.lane.dests else self.topology.tasks(id_) for task, id_ in holders.items()
+        }
+        return tuple(sorted({one for task, id_ in holders.items() if id_ in clocked for one in tasks[task]}))
 
     def confirm(self, plan: MicroBatchPlan, mono_s: float) -> None:
         """Accept the plan that the engine runs, from this life or an earlier one."""

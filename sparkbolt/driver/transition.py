@@ -14,6 +14,7 @@ from typing import Any
 
 from sparkbolt.api.inlets import InletSpout
 from sparkbolt.api.numbering import Numbering
+from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.topology import ComponentKind, ComponentSpec, Topology
 from sparkbolt.base.words import Word
 from sparkbolt.driver.ledger.generations import FIRST_FOLDER, Generation, Generations
@@ -366,7 +367,7 @@ def _component_steps(
         text = "it started trees, and would start none any more" if started else "it would start trees of its own"
         yield ShapeStep(what, Effect.REFUSED, f"{text}: change it back, or give it another id, which begins empty")
     yield from _tasks(spec, was["parallelism"], keeps and spec.keeps_state, what, lane, divisible)
-    yield from _settings(was.get("settings", {}), now.get("settings", {}), what)
+    yield from _settings(spec, was.get("settings", {}), now.get("settings", {}), what)
     yield from _inputs(was, now, keeps and spec.keeps_state, what)
     yield from _streams(was, now, spec.id in (*lane.starters, *lane.inlets), what)
 
@@ -396,11 +397,17 @@ def _tasks(
         yield ShapeStep(what, Effect.MOVES, f"{text}: its state is divided among them")
 
 
-def _settings(was: Mapping[str, str], now: Mapping[str, str], what: str) -> Iterator[ShapeStep]:
-    changed = [name for name in was if name in now and was[name] != now[name]]
-    for name in changed:
-        why = f"{name} was {was[name]} and is now {now[name]}"
-        yield ShapeStep(what, Effect.REFUSED, f"{why}: change it back, or give the bolt another id, which begins empty")
+def _settings(spec: ComponentSpec, was: Mapping[str, str], now: Mapping[str, str], what: str) -> Iterator[ShapeStep]:
+    """A bolt with a runtime says itself which of its settings may change."""
+    names = [name for name in was if name in now and was[name] != now[name]]
+    if not names or not isinstance(spec.component, RuntimeBolt):
+        return
+    refusal = spec.component.settings_change(was, now)
+    if refusal is not None:
+        yield ShapeStep(what, Effect.REFUSED, refusal)
+    else:
+        changed = ", and ".join(f"{name} was {was[name]} and is now {now[name]}" for name in names)
+        yield ShapeStep(what, Effect.GOES_ON, f"{changed}: what it keeps goes on with these settings")
 
 
 def _inputs(was: Mapping[str, Any], now: Mapping[str, Any], keeps: bool, what: str) -> Iterator[ShapeStep]:

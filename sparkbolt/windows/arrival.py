@@ -16,6 +16,7 @@ import numpy.typing as npt
 from sparkbolt.base.ids import U64
 from sparkbolt.windows.content import I64, Content, join
 from sparkbolt.windows.firing import Count, Extent, Fired, Windower, expiry
+from sparkbolt.windows.realignment import Grid, Handover
 from sparkbolt.windows.triggers import aligned
 from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.tuple_segments import NOTHING, Selection, Shelf
@@ -83,7 +84,8 @@ class ArrivalWindows(Windower):
             if self._is_idle:  # the next timer that matters is the first after now
                 self._due_ms += ((now_ms - self._due_ms) // self._slide + 1) * self._slide
                 return
-            yield from self._fire(self.log.end, self._due_ms - 1)
+            # After a change of the settings, tuples may be there that came after this timer.
+            yield from self._fire(self.log.first_after(self._due_ms - 1), self._due_ms - 1)
             self._due_ms += self._slide
 
     def _fire(self, end: int, reference_ms: int) -> Iterator[Fired]:
@@ -117,6 +119,30 @@ class ArrivalWindows(Windower):
     def waits(self) -> bool:
         """See ``Windower``; a window whose length is a count always fires, and waits until all tuples were shown."""
         return self._shown < self.log.end if isinstance(self._length, Count) else self._head < self.log.end
+
+    def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
+        """See ``Windower``."""
+        parts, sequences, left = self.log.give_up(self._head)
+        over = None if isinstance(self._slide, Count) else self._due_ms - self._slide
+        return Handover(grid, parts, sequences < self._shown, left, self.log.expired_is_read, over)
+
+    def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
+        """See ``Windower``; timers keep the phase of the task's start."""
+        self._take_left(past)
+        if past.parts:
+            self.log.append(join(past.parts))
+        self._shown = int(np.count_nonzero(past.shown))
+        if grid.is_once:
+            yield expiry(self._expire(self._shown))
+        if isinstance(self._slide, Count):
+            every, new = self._slide.tuples, self.log.end - self._shown
+            yield from self._fire_each(range(self._shown + every, self.log.end + 1, every), reached_ms)
+            self._seen = new % every
+            return
+        over = past.over_ms
+        if over is None:
+            over = reached_ms if past.earliest_ms is None else past.earliest_ms
+        self._due_ms += (over - self._due_ms) // self._slide * self._slide + self._slide
 
     def save(self) -> Any:
         """See ``Windower``."""
@@ -264,6 +290,34 @@ class ReleasedWindows(Windower):
         self._waiting.end_void(is_void, NOTHING)
         self._seen, self._shown = _drop_void(self.log, is_void, self._head, self._seen, self._shown)
         self._head = 0
+
+    def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
+        """See ``Windower``."""
+        parts, sequences, left = self.log.give_up(self._head)
+        waiting, places, _ = self._waiting.give_up()
+        shown = np.concatenate((sequences < self._shown, np.zeros(len(places), dtype=bool)))
+        return Handover(grid, [*parts, *waiting], shown, left, self.log.expired_is_read, grid.over_ms(reached_ms))
+
+    def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
+        """See ``Windower``; tuples that no window has shown wait for the watermark again."""
+        self._take_left(past)
+        self._mark_ms = reached_ms
+        if not isinstance(self._slide, Count):
+            self._end_ms = past.next_end(grid, reached_ms)
+        if not len(past.times):
+            return
+        content, places = join(past.parts), np.flatnonzero(past.shown)
+        if not isinstance(past.grid.slide, Count):  # in the order in which the watermark would have let them enter
+            ends = -(-(past.times[places] + past.grid.closed_left) // past.grid.slide)
+            places = places[np.argsort(ends, kind="stable")]
+        if len(places):
+            self.log.append(content.take(places))
+            self._shown, self._newest_ms = len(places), int(past.times[places].max())
+        if len(places) < len(content):
+            self._waiting.append(content.take(np.flatnonzero(~past.shown)))
+        if grid.is_once:
+            self._head = self._shown
+            yield expiry(_expired(self.log, 0, self._shown, self._shown))
 
     def save(self) -> Any:
         """See ``Windower``."""

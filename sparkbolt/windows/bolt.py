@@ -27,6 +27,7 @@ from sparkbolt.windows.settings import (
     duration,
     mistakes_of,
     ms,
+    settings_change,
     stored_settings,
 )
 from sparkbolt.windows.triggers import TriggerPolicy
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from sparkbolt.windows.collector import WindowCollector
     from sparkbolt.windows.window import TupleWindow
     from sparkbolt.worker.emissions import Output
+    from sparkbolt.worker.state.task_state import TaskState
 
 Bolt = TypeVar("Bolt", bound="WindowedBolt")
 EVICTION = Check("an EvictionPolicy", lambda value: isinstance(value, EvictionPolicy))
@@ -299,6 +301,35 @@ class WindowedBolt(RuntimeBolt):
     def stored_settings(self) -> Mapping[str, str]:
         """Return the settings on which stored windows depend; see ``RuntimeBolt``."""
         return stored_settings(self._windowing)
+
+    def settings_change(self, before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
+        """Return why the stored windows cannot go on with other settings; see ``RuntimeBolt``."""
+        return settings_change(before, after)
+
+    def divides(self, fields: tuple[str, ...] | None) -> str | None:
+        """Windows whose key is that of the fields grouping move with their keys; see ``RuntimeBolt``."""
+        key = self._windowing.key
+        mend = "let it have as many tasks as before, or give it another id, under which its windows begin empty"
+        if key is None:
+            return f"the tuples in its windows cannot be divided, since its windows have no key: {mend}"
+        if key != fields:
+            names = ", ".join(map(repr, key))
+            return f"its windows have the key {names}, and their tuples are not grouped by these fields: {mend}"
+        return None
+
+    def split_state(
+        self, state: TaskState, places: Callable[[Sequence[Any]], Mapping[int, Any]], parts: int
+    ) -> dict[int, bytes]:
+        """Return the shares of the windows of a task; see ``RuntimeBolt``."""
+        from sparkbolt.windows.shares import split_windows
+
+        return split_windows(state, places, parts)
+
+    def join_state(self, state: TaskState, pieces: Sequence[bytes]) -> None:
+        """Write the windows of a new task; see ``RuntimeBolt``."""
+        from sparkbolt.windows.shares import join_windows
+
+        join_windows(state, pieces)
 
     @property
     def runs_timers(self) -> bool:

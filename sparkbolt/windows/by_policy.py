@@ -19,11 +19,12 @@ from sparkbolt.api.causes import Cause
 from sparkbolt.api.method_validation import is_ours
 from sparkbolt.base.exceptions import pass_on, raised_by
 from sparkbolt.base.ids import U64
-from sparkbolt.errors import EngineError
+from sparkbolt.errors import EngineError, InvariantError
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower, expiry
 from sparkbolt.windows.manager import WindowManager
 from sparkbolt.windows.policies import CountEvictionPolicy, Event, EvictionPolicy
+from sparkbolt.windows.realignment import Grid, Handover
 from sparkbolt.windows.triggers import TriggerPolicy
 from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.tuple_segments import NOTHING, Selection, Shelf
@@ -167,6 +168,14 @@ class PolicyWindows(Windower):
     def waits(self) -> bool:
         """See ``Windower``; a window of the last n tuples may always fire, and waits until all tuples were shown."""
         return self._news if self._repeats else not self.is_empty
+
+    def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
+        """Raises: only the policies know which windows are over, so ``settings_change`` refuses others."""
+        raise InvariantError(f"the windows of {self._part} were to become windows with other settings")
+
+    def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
+        """Raises, as ``hand_over``."""
+        raise InvariantError(f"windows with other settings were to become those of {self._part}")
 
     def save(self) -> Any:
         """See ``Windower``; the waiting events are not saved, since ``load`` reads them from the log."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sparkbolt.api.moved_code import loads
 from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.errors import UnknownNameError
 from sparkbolt.wire.edges import Anchoring
@@ -217,7 +218,7 @@ def encode(content: Content) -> bytes:
 
 def decode(data: bytes) -> Content:
     """The inverse of ``encode``."""
-    origins, codes, times, ids, values, stream = pickle.loads(data)
+    origins, codes, times, ids, values, stream = loads(data)
     columns: list[Column]
     if stream is None:
         columns = values

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from sparkbolt.windows.content import Content
+from sparkbolt.windows.content import Content, join
 from sparkbolt.windows.firing import Fired, Windower, expiry
+from sparkbolt.windows.realignment import Grid, Handover
 from sparkbolt.windows.triggers import aligned
 from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.tuple_segments import NOTHING, Part, Selection, Shelf
@@ -41,6 +42,8 @@ class EventTimeWindows(Windower):
         """The newest time that belongs to the last window with tuples."""
         self._shown = 0
         """The end of the log when the last window with tuples fired."""
+        self._new_ms = BEFORE_ALL
+        """No tuple of an earlier time is new in the next window."""
 
     def watermark(self, mark_ms: int) -> Iterator[Fired]:
         """Yield all windows that end at the watermark or before it."""
@@ -55,7 +58,8 @@ class EventTimeWindows(Windower):
                 log.end_rows(gone)
             yield from self._show(end, end - self._length_ms, events, self._new(before, last), gone)
             if events.count:
-                self._shown_ms, self._shown = last, log.end
+                self._shown_ms = self._new_ms = last
+                self._shown = log.end
                 self._end_ms = end + self._slide_ms
                 continue
             earliest = log.earliest(last, mark_ms)
@@ -68,11 +72,11 @@ class EventTimeWindows(Windower):
 
     def _new(self, before_ms: int, last_ms: int) -> Selection:
         """The tuples that were not in the last window: newer than its newest time, or added after it fired."""
-        log, shown_ms, shown = self.log, self._shown_ms, self._shown
+        log, shown_ms, shown, new_ms = self.log, self._shown_ms, self._shown, self._new_ms
 
         def make() -> list[Part]:
             parts: list[Part] = []
-            for segment, rows in log.select(max(before_ms, shown_ms - 1), last_ms).parts():
+            for segment, rows in log.select(max(before_ms, new_ms - 1), last_ms).parts():
                 if segment.first < shown and segment.low_ms <= shown_ms:
                     rows = np.arange(segment.count, dtype=np.intp) if rows is None else rows
                     times = log.content(segment).times[rows]
@@ -92,14 +96,53 @@ class EventTimeWindows(Windower):
         earliest = self.log.earliest(self._end_ms - 1, AFTER_ALL)
         return None if earliest is None else aligned(earliest + self._edge_ms, self._slide_ms)
 
+    def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
+        """See ``Windower``."""
+        parts, sequences, left = self.log.give_up()
+        past = Handover(grid, parts, sequences < self._shown, left, self.log.expired_is_read, grid.over_ms(reached_ms))
+        past.shown &= past.times <= self._shown_ms
+        return past
+
+    def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
+        """See ``Windower``; a tuple of a window that is over already, as a late one has, expires and is ``missed``."""
+        self._take_left(past)
+        self._mark_ms, self._end_ms = reached_ms, past.next_end(grid, reached_ms)
+        times, shown = past.times, past.shown
+        if not len(times):
+            return
+        content = join(past.parts)
+        if shown.any():
+            self._shown, self._shown_ms = int(np.flatnonzero(shown)[-1]) + 1, int(times[shown].max())
+            if bool((~shown[: self._shown] & (times[: self._shown] <= self._shown_ms)).any()):
+                # Such a tuple would be taken for one that was shown: those that were shown go first.
+                content = content.take(np.concatenate((np.flatnonzero(shown), np.flatnonzero(~shown))))
+                self._shown = int(np.count_nonzero(shown))
+            earliest = past.earliest_ms
+            self._new_ms = self._shown_ms if earliest is None else min(self._shown_ms, earliest)
+        self.log.append(content)
+        if grid.is_once:
+            gone = self._last_shown()
+            self.log.leave(gone)
+            self.log.end_rows(gone)
+            yield expiry(gone)
+            missed = self.log.select(BEFORE_ALL, min(self._end_ms - self._slide_ms, reached_ms) - self._edge_ms)
+            self.missed = missed.count
+            self.log.end_rows(missed)
+            yield expiry(missed)
+        else:
+            # Windows by count may have shown newer tuples than the first window will: in it they are expired.
+            self.log.leave(self.log.select(self._end_ms - self._edge_ms, AFTER_ALL, stop=self._shown))
+        self.log.sweep()
+
     def save(self) -> Any:
         """See ``Windower``."""
         self.log.tidy(self._shown)
-        return self.log.save(), self._end_ms, self._mark_ms, self._shown_ms, self._shown
+        return self.log.save(), self._end_ms, self._mark_ms, self._shown_ms, self._shown, self._new_ms
 
     def load(self, state: Any) -> None:
         """See ``Windower``."""
-        log, self._end_ms, self._mark_ms, self._shown_ms, self._shown = state
+        log, self._end_ms, self._mark_ms, self._shown_ms, self._shown, *others = state
+        self._new_ms = others[0] if others else self._shown_ms
         self.log.load(log)
 
 
@@ -158,6 +201,24 @@ class SessionWindows(Windower):
     def due_ms(self) -> int | None:
         """The time at which the next session may end."""
         return self._due_ms
+
+    def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
+        """See ``Windower``."""
+        parts, sequences, left = self.log.give_up()
+        return Handover(grid, parts, np.zeros(len(sequences), dtype=bool), left, self.log.expired_is_read)
+
+    def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
+        """See ``Windower``."""
+        self._take_left(past)
+        if past.parts:
+            self.log.append(join(past.parts))
+        if past.shown.any():
+            gone = self.log.pick(np.flatnonzero(past.shown).tolist())
+            self.log.leave(gone)
+            self.log.end_rows(gone)
+            yield expiry(gone)
+            self.log.sweep()
+        self._due_ms = self._next_end()
 
     def save(self) -> Any:
         """See ``Windower``."""

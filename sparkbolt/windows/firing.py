@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from sparkbolt.windows.content import Content
 from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.tuple_segments import NOTHING, Selection
 from sparkbolt.worker.failures import Failure
+
+if TYPE_CHECKING:
+    from sparkbolt.windows.realignment import Grid, Handover
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class Windower(ABC):
     log: WindowLog
     refused: Mapping[int, Failure] = MappingProxyType({})
     """By row of the content that was added last: why the row was not taken, since a policy of the user's raised."""
+    missed = 0
+    """How many of the tuples that it took over belong to windows that are over, as late tuples do."""
 
     def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
         """Add tuples, which arrived at ``now_ms`` if arrival is their time; yields the windows that are due."""
@@ -149,6 +154,33 @@ class Windower(ABC):
             is_void: bool[roots] for an array of roots, uint64[roots].
         """
         self.log.end_void(is_void, self._last_shown())
+
+    # Another length, slide, gap or kind.
+
+    @abstractmethod
+    def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
+        """Give up all tuples, for windows with other settings; this instance is not used again.
+
+        Args:
+            grid: the settings of these windows.
+            reached_ms: the watermark, or the time on arrival; windows that were due by then have fired.
+        """
+
+    @abstractmethod
+    def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
+        """Take the tuples of windows with other settings, as the first call of an instance.
+
+        ``clock`` or ``watermark`` is called next, with ``reached_ms``.
+
+        Args:
+            past: what the old windows have handed over.
+            grid: the settings of these windows.
+            reached_ms: as in ``hand_over``.
+        """
+
+    def _take_left(self, past: Handover) -> None:
+        self.log.expired_is_read = past.expired_is_read
+        self.log.leave_content(past.left)
 
     def _last_shown(self) -> Selection:
         """The live tuples that the last window has shown."""

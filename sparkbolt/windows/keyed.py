@@ -11,8 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from sparkbolt.api.moved_code import loads
 from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.firing import Windower
+from sparkbolt.windows.tuple_log import AFTER_ALL
 from sparkbolt.windows.tuple_segments import Shelf
 from sparkbolt.worker.state.keyvalue import KeyValueTable
 
@@ -77,7 +79,7 @@ class DueKeys:
     def _read(self, state: KeyValueTable, slot: int) -> list[Any]:
         keys: list[Any] = []
         for number in self.lists.pop(slot, ()):
-            keys += pickle.loads(state.delete((self._name, slot, number)))
+            keys += loads(state.delete((self._name, slot, number)))
         return keys
 
     def save(self, state: KeyValueTable) -> Any:
@@ -240,39 +242,78 @@ class KeyedWindows:
                 in a slot that has begun.
         """
         for key, cached in self._touched.items():
-            due = None if cached.windower.is_empty else cached.windower.due_ms()
-            slot = None if due is None else self._due.slot_of(due)
-            if due is not None and slot is not None and slot <= passed_ms:
-                slot = due
-            if slot is not None and (cached.slot is None or slot < cached.slot):
-                self._due.add(slot, key)
-                cached.slot = slot
-            if self._idle_ms is not None and cached.idle_slot is None and not cached.windower.is_replaceable:
-                slot = self._idle.slot_of(cached.touched_ms)
-                cached.idle_slot = cached.touched_ms if slot + self._idle_ms <= self._now_ms else slot
-                self._idle.add(cached.idle_slot, key)
+            self._list(key, cached, passed_ms)
+
+    def _list(self, key: Any, cached: _CachedWindow, passed_ms: int) -> None:
+        due = None if cached.windower.is_empty else cached.windower.due_ms()
+        slot = None if due is None else self._due.slot_of(due)
+        if due is not None and slot is not None and slot <= passed_ms:
+            slot = due
+        if slot is not None and (cached.slot is None or slot < cached.slot):
+            self._due.add(slot, key)
+            cached.slot = slot
+        if self._idle_ms is not None and cached.idle_slot is None and not cached.windower.is_replaceable:
+            slot = self._idle.slot_of(cached.touched_ms)
+            cached.idle_slot = cached.touched_ms if slot + self._idle_ms <= self._now_ms else slot
+            self._idle.add(cached.idle_slot, key)
+
+    def realign(
+        self, make: Callable[[Shelf], Windower], quantum_ms: int, passed_ms: int, *, repeats: bool
+    ) -> Iterator[tuple[Any, Windower, Windower]]:
+        """Replace the windows by windows with other settings; yields each key, with its old window and its new one.
+
+        Before the next key is asked for, the caller lets the new window take over the tuples of the old one. One key
+        after the other is in memory. The arguments are those of the constructor and of ``settle``.
+        """
+        state = self._state
+        assert state is not None
+        before, self._due = self._due, DueKeys("due", quantum_ms)
+        for _ in before.pop(state, AFTER_ALL):
+            continue
+        self._due.load(before.save(state))
+        self._repeats, self._news = repeats, True
+        for name, _ in list(state):
+            if name[0] != "window":
+                continue
+            key = name[1]
+            cached = self._of(key)
+            old, cached.windower, cached.slot = cached.windower, make(_KeyShelf(state, key)), None
+            yield key, old, cached.windower
+            self._list(key, cached, passed_ms)
+            self._store(key, cached)
+            del self._touched[key]
+            self._trim()
+        self._make = make
 
     def save(self) -> Any:
         """Write the touched windows; return the argument of ``attach``."""
         state = self._state
         assert state is not None
         for key, cached in self._touched.items():
-            is_replaceable = cached.windower.is_replaceable
-            if is_replaceable:
-                cached.windower.log.drop_left()
-            window = cached.windower.save()
-            if is_replaceable:
-                if cached.data is not None:
-                    state.delete(("window", key))
-                cached.data = None
-                continue
-            cached.data = pickle.dumps((cached.slot, cached.idle_slot, cached.touched_ms, window), 5)
-            state.put(("window", key), cached.data)
-            self._cached[key] = cached
+            self._store(key, cached)
         self._touched.clear()
+        self._trim()
+        return self._due.save(state), self._idle.save(state), self._news
+
+    def _store(self, key: Any, cached: _CachedWindow) -> None:
+        state = self._state
+        assert state is not None
+        is_replaceable = cached.windower.is_replaceable
+        if is_replaceable:
+            cached.windower.log.drop_left()
+        window = cached.windower.save()
+        if is_replaceable:
+            if cached.data is not None:
+                state.delete(("window", key))
+            cached.data = None
+            return
+        cached.data = pickle.dumps((cached.slot, cached.idle_slot, cached.touched_ms, window), 5)
+        state.put(("window", key), cached.data)
+        self._cached[key] = cached
+
+    def _trim(self) -> None:
         while len(self._cached) > CACHED_KEYS_MAX:
             self._cached.popitem(last=False)
-        return self._due.save(state), self._idle.save(state), self._news
 
     def release(self, keep: int) -> None:
         """Keep about ``keep`` tuples in memory."""

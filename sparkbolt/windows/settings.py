@@ -130,7 +130,7 @@ def _extent(length: Count | timedelta) -> Extent:
 
 
 def stored_settings(windowing: Windowing) -> dict[str, str]:
-    """The settings on which stored windows depend, in words: with others, windows would be cut or tuples shown twice.
+    """The settings on which stored windows depend, in words.
 
     The rest may change: the lag of the watermark, the rule for late tuples, and the limits of memory.
 
@@ -138,8 +138,8 @@ def stored_settings(windowing: Windowing) -> dict[str, str]:
     '60 s'
     """
     kinds = {"the window's length": windowing.length, "the session gap": windowing.gap}
-    settings = {name: "not set" if extent is None else _words(extent) for name, extent in kinds.items()}
-    settings["the window's slide"] = _words(Count(1) if windowing.slide is None else windowing.slide)
+    settings = {name: "not set" if extent is None else extent_text(_extent(extent)) for name, extent in kinds.items()}
+    settings["the window's slide"] = extent_text(Count(1) if windowing.slide is None else _extent(windowing.slide))
     policies = [_policy(policy) for policy in windowing.policies or ()]
     settings["the pair of policies"] = ", ".join(policies) or "not set"
     field = windowing.timestamp_field
@@ -153,10 +153,38 @@ def stored_settings(windowing: Windowing) -> dict[str, str]:
     return settings
 
 
-def _words(extent: Count | timedelta) -> str:
+REALIGNED = ("the window's length", "the window's slide", "the session gap")
+"""The stored settings that may change: what a task keeps goes into the new windows (``realignment``)."""
+
+
+def settings_change(before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
+    """Why windows cannot go on with other settings, with what to do; None if they can.
+
+    Args:
+        before: the ``stored_settings`` that the stored windows were made with.
+        after: those of now. A setting that only one of the two has may come and go.
+
+    >>> settings_change({"the window's length": "60 s"}, {"the window's length": "90 s"})
+    >>> settings_change({"the key": "'user'"}, {"the key": "'ip'"}).split(": ")[0]
+    "the key was 'user' and is now 'ip'"
+    """
+    names = [name for name in before if name in after and before[name] != after[name] and name not in REALIGNED]
+    if not names:
+        return None
+    differences = ", and ".join(f"{name} was {before[name]} and is now {after[name]}" for name in names)
+    back = "it" if len(names) == 1 else "them"
+    return f"{differences}: change {back} back, or give the bolt another id, under which its windows begin empty"
+
+
+def extent_text(extent: Extent) -> str:
+    """A length or a slide in words.
+
+    >>> extent_text(Count(5)), extent_text(90_500)
+    ('Count(5)', '90.5 s')
+    """
     if isinstance(extent, Count):
         return f"Count({extent.tuples})"
-    return f"{ms(extent) / 1000:,.3f}".rstrip("0").rstrip(".") + " s"
+    return f"{extent / 1000:,.3f}".rstrip("0").rstrip(".") + " s"
 
 
 def _policy(policy: EvictionPolicy | TriggerPolicy) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,10 +32,12 @@ from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Fired, Windower
 from sparkbolt.windows.keyed import KeyedWindows
 from sparkbolt.windows.reading import MessageIds, groups_of, times_of
+from sparkbolt.windows.realignment import Grid, kept_since, lack
 from sparkbolt.windows.settings import Windowing, ms
+from sparkbolt.windows.shares import HEAD, WINDOWS
 from sparkbolt.windows.source_times import SourceTimes
 from sparkbolt.windows.triggers import aligned
-from sparkbolt.windows.tuple_log import WindowLog
+from sparkbolt.windows.tuple_log import BEFORE_ALL, WindowLog
 from sparkbolt.windows.tuple_segments import Selection, Shelf
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 from sparkbolt.windows.window import TupleWindow
@@ -50,8 +53,6 @@ if TYPE_CHECKING:
     from sparkbolt.worker.results import Settlements
     from sparkbolt.worker.state.task_state import TaskState
 
-HEAD = "__window"
-"""The segment of state that holds the head: everything that a task stores, except large segments and keys' windows."""
 SESSION_QUANTA = 16
 POLICY_QUANTUM_MS = 1000
 
@@ -97,10 +98,15 @@ class WindowTask(BoltRuntime):
         self._changed = False
         self._late = 0
         self._late_told_ms: int | None = None
+        self._wanted = Grid.of(windowing)
         self._start_afresh()
 
     def _start_afresh(self) -> None:
         """Reset to a task that has seen nothing."""
+        self._grid = self._wanted
+        """Of the windows in memory; until ``begin`` they may have the settings of an earlier program."""
+        self._since_ms = BEFORE_ALL
+        """After changes of the settings: the time of which all newer tuples are in the windows."""
         self._origin_ms: int | None = None
         """When the task began, in milliseconds."""
         self._next_mark_ms = 0
@@ -124,11 +130,13 @@ class WindowTask(BoltRuntime):
         if fresh:
             self._start_afresh()
             self._head = head
+            if head is not None and len(head) > 6 and head[6] is not None:  # a task of an older version stored no grid
+                self._grid, self._since_ms = Grid.restored(head[6]), head[7]
         if self._origin_ms is None:
             self._begin_life(self._context.now_ms if head is None else head[0])
             self._changed = head is None and self._windowing.runs_timers  # saved: timers keep this start after a crash
         if fresh and head is not None:
-            _, self._next_mark_ms, marks, seen, window, self._next_due_ms = head
+            _, self._next_mark_ms, marks, seen, window, self._next_due_ms, *_ = head
             if self._marks is not None and marks is not None:
                 self._marks.set_state(marks)
             if self._windowing.message_id_field is not None:
@@ -137,7 +145,7 @@ class WindowTask(BoltRuntime):
                 self._window.load(window)
         self._come_back()
         if self._keyed is not None:
-            self._keyed.attach(state.key_value("windows"), None if head is None else head[4], fresh)
+            self._keyed.attach(state.key_value(WINDOWS), None if head is None else head[4], fresh)
 
     def _come_back(self) -> None:
         """Count the silence of streams from now on if the task ran late by more than the idle timeout.
@@ -158,34 +166,38 @@ class WindowTask(BoltRuntime):
             self._marks = WaterMarkEventGenerator(self._context.inputs, lag, idle, origin_ms)
             self._next_mark_ms = origin_ms + windowing.watermark_interval_ms
         if windowing.key is None:
-            self._window = self._make(self._shelf)
+            self._window = self._make(self._grid, self._shelf)
         else:
             idle = None if windowing.key_idle is None else ms(windowing.key_idle)
-            repeats = isinstance(windowing.length, Count) and not isinstance(windowing.slide_extent, Count)
-            self._keyed = KeyedWindows(self._make, self._quantum_ms(), idle, repeats=repeats)
+            make = partial(self._make, self._grid)
+            self._keyed = KeyedWindows(make, self._quantum_ms(), idle, repeats=self._repeats)
 
-    def _make(self, shelf: Shelf) -> Windower:
+    @property
+    def _repeats(self) -> bool:
+        return self._grid is not None and self._grid.repeats
+
+    def _make(self, grid: Grid | None, shelf: Shelf) -> Windower:
         windowing, origin = self._windowing, self._origin_ms or 0
         if windowing.policies is not None:
             owner = self._context.component
             return PolicyWindows(shelf, *windowing.policies, origin, in_event_time=windowing.in_event_time, owner=owner)
-        if windowing.gap is not None:
-            return SessionWindows(shelf, ms(windowing.gap))
-        length, slide = windowing.length_extent, windowing.slide_extent
-        if not windowing.in_event_time:
+        assert grid is not None
+        if grid.gap_ms is not None:
+            return SessionWindows(shelf, grid.gap_ms)
+        length, slide = grid.length, grid.slide
+        assert length is not None
+        if not grid.in_event_time:
             return ArrivalWindows(shelf, length, slide, origin)
         if isinstance(length, Count) or isinstance(slide, Count):
-            return ReleasedWindows(shelf, length, slide, closed_left=windowing.closed_left)
-        return EventTimeWindows(shelf, length, slide, closed_left=windowing.closed_left)
+            return ReleasedWindows(shelf, length, slide, closed_left=grid.closed_left)
+        return EventTimeWindows(shelf, length, slide, closed_left=grid.closed_left)
 
     def _quantum_ms(self) -> int:
-        windowing = self._windowing
-        if windowing.gap is not None:
-            return ms(windowing.gap) // SESSION_QUANTA
-        if windowing.policies is not None:
+        if self._grid is None:
             return POLICY_QUANTUM_MS
-        slide = windowing.slide_extent
-        return windowing.watermark_interval_ms if isinstance(slide, Count) else 1
+        if self._grid.gap_ms is not None:
+            return self._grid.gap_ms // SESSION_QUANTA
+        return self._windowing.watermark_interval_ms if isinstance(self._grid.slide, Count) else 1
 
     def hear(self, streams: Sequence[StreamSources], ranges: SourceRanges | None) -> None:
         """See ``BoltRuntime``."""
@@ -207,12 +219,44 @@ class WindowTask(BoltRuntime):
     def begin(self, counts: Settlements) -> None:
         """See ``BoltRuntime``."""
         now_ms = self._context.now_ms
+        if self._grid != self._wanted:
+            self._realign()
         if self._marks is None:
             for key, window in self._due(now_ms):
                 self._show(window, window.clock(now_ms), key)
         if self._keyed is not None:
             for _, window in self._keyed.idle(now_ms):
                 self._evict(window)
+
+    def _realign(self) -> None:
+        """Let windows with the present settings take over the tuples of those with the settings of before."""
+        before, after = self._grid, self._wanted
+        assert before is not None
+        assert after is not None
+        self._head = None  # should this attempt fail, the next one reads the state again
+        self._grid, self._changed = after, True
+        reached = self._context.now_ms if self._marks is None else self._marks.last
+        for key, old, new in self._replaced(reached):
+            self._show(new, new.take_over(old.hand_over(before, reached), after, reached), key)
+            if self._marks is not None and reached:
+                self._show(new, new.watermark(reached), key)
+            self.effects.metrics.late_tuples += new.missed
+        text = f"its windows were {before} and are {after} from now on"
+        if reached:
+            self._since_ms = max(self._since_ms, kept_since(before, after, reached))
+            lacking = lack(before, after, self._since_ms, reached)
+            text = f"{text}: {lacking}" if lacking else text
+        self.effects.reports.append(text)
+
+    def _replaced(self, reached_ms: int) -> Iterator[tuple[Any, Windower, Windower]]:
+        """Yield each key with its window of before, and the new one; without keys there is one."""
+        make = partial(self._make, self._grid)
+        if self._keyed is not None:
+            yield from self._keyed.realign(make, self._quantum_ms(), reached_ms, repeats=self._repeats)
+            return
+        old, self._window = self._window, make(self._shelf)
+        assert old is not None
+        yield None, old, self._window
 
     def _due(self, limit_ms: int) -> Iterator[tuple[Any, Windower]]:
         if self._keyed is not None:
@@ -416,9 +460,8 @@ class WindowTask(BoltRuntime):
             assert self._window is not None
             window = self._window.save()
         marks = None if self._marks is None else self._marks.get_state()
-        data = pickle.dumps(
-            (self._origin_ms, self._next_mark_ms, marks, self._seen.save(), window, self._next_due_ms), 5
-        )
+        head = (self._origin_ms, self._next_mark_ms, marks, self._seen.save(), window, self._next_due_ms)
+        data = pickle.dumps((*head, None if self._grid is None else self._grid.stored(), self._since_ms), 5)
         self._head = pickle.loads(data)
         state.write_own(HEAD, data, self._head, alone=True)
         if limit is not None and self._keyed is not None:

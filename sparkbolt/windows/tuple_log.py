@@ -274,11 +274,37 @@ class WindowLog:
         if parts:
             self.append(join(parts))
 
+    def give_up(self, begin: int = 0) -> tuple[list[Content], I64, list[Content]]:
+        """Remove everything, also from the shelf; returns what another log may take over.
+
+        Args:
+            begin: tuples with lower sequences count as expired.
+
+        Returns:
+            The live tuples in parts, with their sequences, int64[tuples]; and the tuples that were left, in parts.
+        """
+        parts = self.select(BEFORE_ALL, AFTER_ALL, begin).parts()
+        live = [self.content(segment).take(rows) for segment, rows in parts]
+        places = [segment.first + (np.arange(segment.count) if rows is None else rows) for segment, rows in parts]
+        left = [self.content(segment).take(rows) for segment, rows in self.left.parts()]
+        gone = {segment.number: segment for segment in (*self.segments, *(part[0] for part in self._left))}
+        self.segments, self._index, self._left = (), None, []
+        self._discard(gone.values())
+        self._drop_gone()
+        return live, np.concatenate(places) if places else np.empty(0, dtype=np.int64), left
+
     # Tuples that the last window has shown, and no later one will.
 
     def leave(self, selection: Selection) -> None:
         """Keep tuples that the last window has shown and that expire now, until ``drop_left``."""
         self._left += selection.parts()
+
+    def leave_content(self, parts: Sequence[Content]) -> None:
+        """The same for tuples that another log has given up."""
+        if parts:
+            content = join(parts)
+            self._left.append((segment_of(self._next_number, -len(content), content), None))
+            self._next_number += 1
 
     @property
     def left(self) -> Selection:
@@ -339,10 +365,13 @@ class WindowLog:
         """Write new segments to the shelf; return the argument of ``load``, as picklable values."""
         heads = [self._head_of(segment) for segment in self.segments]
         left = [(self._head_of(segment), None if rows is None else rows.tolist()) for segment, rows in self._left]
+        self._drop_gone()
+        return [self.end, self._next_number, heads, left, self.expired_is_read]
+
+    def _drop_gone(self) -> None:
         for number in self._gone:
             self._shelf.drop(number)
         self._gone.clear()
-        return [self.end, self._next_number, heads, left, self.expired_is_read]
 
     def _head_of(self, segment: Segment) -> tuple[Any, ...]:
         """The argument of ``_segment_of``; a large segment is written to the shelf once."""

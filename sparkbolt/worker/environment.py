@@ -15,14 +15,13 @@ from typing import Any, Protocol, TypeAlias
 import cloudpickle
 
 from sparkbolt.api.dead_letters import DeadLetterSink
+from sparkbolt.api.moved_code import MAIN, MOVED_FROM
 from sparkbolt.layout.lane import Lane
 from sparkbolt.observe.measurements import Process
 from sparkbolt.wire.frames import Column
 from sparkbolt.worker.emissions import Output, Rows
 from sparkbolt.worker.results import Work
 from sparkbolt.worker.tasks import BoltTask
-
-MAIN = "__main__"
 
 
 def pickled_components(lane: Lane) -> dict[str, bytes]:
@@ -31,14 +30,14 @@ def pickled_components(lane: Lane) -> dict[str, bytes]:
 
 
 def main_definitions() -> dict[str, Any]:
-    """The classes and functions that the main program defines, by name."""
+    """The classes and functions that the main program defines, by name, and its earlier name."""
     main = sys.modules.get(MAIN)
     if main is None:
         return {}
     return {
         name: value
         for name, value in vars(main).items()
-        if isinstance(value, type | FunctionType) and value.__module__ == MAIN
+        if name == MOVED_FROM or (isinstance(value, type | FunctionType) and value.__module__ == MAIN)
     }
 
 

@@ -199,6 +199,7 @@ class Worker:
             self._durable[number] = DurableAttributes(
                 task.bolt,
                 task.context.component,
+                index=task.context.index,
                 transient=task.bolt.transient,
                 made=task.made,
                 namespace=self.environment.namespace,

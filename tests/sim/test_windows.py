@@ -19,6 +19,7 @@ from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows import CountEvictionPolicy, CountTriggerPolicy
 from tests.sim.seeds import block
 from tests.sim.test_many_seeds import check
+from tests.windows import changing
 from tests.windows.books import check_rows
 from tests.windows.shapes import Feed, shapes, topology_of
 
@@ -153,3 +154,11 @@ def test_windows_keep_every_promise(shape: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_windows_keep_every_promise_over_many_seeds(shape: str) -> None:
     check(subject_of(windows(shape), messages_max=NUMBERS), block(SEEDS, 4))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("lag", [None, 3 * UNIT_MS], ids=["on arrival", "in event time"])
+@pytest.mark.parametrize("keyed", [False, True], ids=["no key", "by key"])
+def test_windows_that_change_again_and_again_are_right_over_many_seeds(lag: int | None, keyed: bool) -> None:
+    for seed in block(800, 100):
+        assert list(changing.wrong_in(changing.run(seed, changing.shapes_of(lag, keyed=keyed)))) == [], f"seed {seed}"

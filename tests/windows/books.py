@@ -135,29 +135,36 @@ def _check_shape(shape: Shape, lines: list[Line], rows: list[dict[str, Any]], ex
         for key in sorted(keys, key=str):
             chosen = [line for line in of_task if line.key == key] if shape.keyed else of_task
             where = f"{name}, key {key}" if shape.keyed else name
-            _check_windows(
-                where, shape, chosen, _mark(shape, of_task), [row for row in own if row["key"] == key], found
-            )
+            rows_of_key = [row for row in own if row["key"] == key]
+            _check_windows(where, shape, chosen, (_mark(shape, of_task), _mark(shape, lines)), rows_of_key, found)
 
 
 def _mark(shape: Shape, lines: Sequence[Line]) -> int:
-    """The last watermark of a task that got these lines."""
+    """The watermark that follows from some lines.
+
+    That of a task is at least the one of its own lines, and at most the one of all lines: tasks tell each other their
+    newest times, and a task hears of the others' in the micro-batches in which it runs.
+    """
     return max((line.at for line in lines), default=0) - (shape.lag or 0)
 
 
 def _check_windows(
-    where: str, shape: Shape, lines: list[Line], mark: int, rows: list[dict[str, Any]], found: Found
+    where: str, shape: Shape, lines: list[Line], marks: tuple[int, int], rows: list[dict[str, Any]], found: Found
 ) -> None:
-    """Compare the windows of one key, or of a task without keys, with what they must be."""
+    """Compare the windows of one key, or of a task without keys, with what they must be.
+
+    The last watermark of the task is between the two ``marks``.
+    """
+    least_mark, mark = marks
     wrong: list[str] = []
     if shape.in_event_time and shape.gap is None and isinstance(shape.slide or Count(1), Count):
         entered = {line.n: line for line in lines if line.at <= mark}
         order = _order(entered, rows, wrong)
         expected = list(_by_count(shape, order, in_event_time=True))
-        least = len(entered) // _tuples(shape.slide)
+        least = sum(line.at <= least_mark for line in lines) // _tuples(shape.slide)
     elif shape.in_event_time:
         expected = list(_in_event_time(shape, lines, mark))
-        least = len(expected)
+        least = sum(window.end <= least_mark for window in expected)
     else:
         expected = list(_on_arrival(shape, lines, rows))
         new_at = [place for place, window in enumerate(expected) if _new(expected, place)]

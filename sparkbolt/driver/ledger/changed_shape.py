@@ -47,6 +47,12 @@ def changed(state: State, generation: Generation) -> State:
     )
 
 
+def gone_tasks(generation: Generation) -> list[int]:
+    """The tasks of components that are gone; what the tasks of others held has moved to those that there are now."""
+    numbering = generation.numbering
+    return [number for number, (id_, _) in numbering.retired.items() if id_ not in numbering.tasks]
+
+
 class _Shape:
     """The names and the tasks of the generation that begins."""
 
@@ -54,8 +60,7 @@ class _Shape:
         self._renamed: Mapping[str, str] = generation.renamed
         self._tasks = generation.numbering.tasks
         self.retired = generation.numbering.retired
-        self.gone = [number for number, (id_, _) in self.retired.items() if id_ not in self._tasks]
-        """The tasks of components that are gone."""
+        self.gone = gone_tasks(generation)
 
     def name_of(self, id_: str) -> str:
         """The id of today."""

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparkbolt.base.file_access import Files
-from sparkbolt.driver.ledger.changed_shape import changed
+from sparkbolt.driver.ledger.changed_shape import changed, gone_tasks
 from sparkbolt.driver.ledger.generations import Generation
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.ledger_log import State, load_entry, load_snapshot
@@ -232,7 +232,7 @@ def load_ledger(
         if following is not None:
             replayed, is_newest = ledger.replayed, following is later[-1]
             ledger = make(None if is_newest else following, changed(ledger.state(), following))
-            ledger.release(following.numbering.retired)
+            ledger.release(gone_tasks(following))
             ledger.replayed = replayed
     return ledger
 

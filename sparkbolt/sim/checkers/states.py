@@ -45,7 +45,7 @@ def content_of(store: DictStore, namespace: Any) -> StateContent:
     tokens = ("self", "key_value_state", "context", "collector")
     pickling = Pickling(namespace, {token: token for token in tokens})
     key_value = state.key_value()
-    attributes = pickling.loads(data) if data is not None else None
+    attributes = pickling.load_attributes(data) if data is not None else None
     if attributes is not None:
         LargeDicts().restore(attributes, state)
     return StateContent(

@@ -74,6 +74,36 @@ def rewritten(
     return contents
 
 
+def all_of(table: BucketTable, window: Window, read: Callable[[int], Entries]) -> Entries:
+    """All keys and values, up to the newest delta; a value that can be changed is a ``PickledValue``.
+
+    A segment may include some of the deltas; applied once more, all of them in their order, these change nothing.
+
+    Args:
+        table: of the newest delta.
+        window: its deltas.
+        read: returns the bucket's segment with a stamp.
+    """
+    rows: list[_Slice] = []
+    for stamp in np.unique(table.stamps[table.stamps > 0]).tolist():
+        base = read(int(stamp))
+        bounds = base.bounds(table.bits)
+        for bucket in np.flatnonzero(table.stamps == np.uint64(stamp)).tolist():
+            if bounds[bucket] < bounds[bucket + 1]:
+                rows.append((base, bounds[bucket], bounds[bucket + 1]))
+    deltas = [window[stamp] for stamp in table.deltas]
+    all_rows = [*rows, *((delta, 0, len(delta.hashes)) for delta in deltas)]
+    whole = merged(all_rows) if all_rows else None
+    if whole is not None:
+        return whole
+    content: dict[Any, Any] = {}
+    for base, start, stop in rows:
+        content.update(zip(base.keys[start:stop], base.values[start:stop], strict=True))
+    for delta in deltas:
+        delta.apply_to(content)
+    return Entries.of(list(content), list(content.values()))
+
+
 def content_of(table: BucketTable, window: Window, bucket: int, base: Entries | None) -> dict[Any, Any]:
     """The bucket's keys and values, up to the newest delta.
 

@@ -5,46 +5,116 @@ ones. Both are functions of bytes and a declaration, so they give the same where
 
 Rule 1: a key moves only if the grouping would have sent its tuples to the task that has it (``keyed_state``). With one
 task this proves nothing, so the class must say it (``keyed``).
-Rule 2: nothing is lost: what is not keyed stays with its task, or is the same in all tasks, or is divided by the user's
-``rescale``, or the division fails with the name of the attribute.
-Rule 3: values are moved as they are stored; only attributes, and values that are no plain ones, are unpickled.
+Rule 2: nothing is lost, and nothing is in two tasks: what is not keyed stays with its task, or is the same in all
+tasks, or is divided by the user's ``rescale``, or the division fails with the name of the attribute. All new tasks
+decide this alike, because each gets the attributes of all old ones that are not keyed.
+Rule 3: keys and values of a ``KeyValueState`` are moved as they are stored; only attributes, and keys that are no plain
+ones, are unpickled.
 """
 
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from sparkbolt.api.keyed_state import (
     NotKeyedError,
+    is_broadcast,
     is_declared_keyed,
     is_divided_by_code,
     key_fields,
     stays,
     targets,
 )
-from sparkbolt.api.pickling import Pickling
+from sparkbolt.api.pickling import Pickling, attributes_of
+from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.topology import ComponentSpec
+from sparkbolt.api.tuples import Tuple
 from sparkbolt.base.exceptions import line_of, pass_on, printed
-from sparkbolt.errors import StateError
+from sparkbolt.errors import StateError, check
+from sparkbolt.worker.state.large_dicts import PREFIX as LARGE_DICTS
 from sparkbolt.worker.state.large_dicts import LargeDicts
+from sparkbolt.worker.state.segments import Entries, united
+from sparkbolt.worker.state.snapshots import DELETED, UNCHANGED, VERSION, migrated
 from sparkbolt.worker.state.task_state import DictStore, TaskState
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 _MAPS = (dict, Counter, defaultdict, OrderedDict)
 _SETS = (set, frozenset)
+_NUMBERS = (int, float)
 _TOKENS = ("context", "collector", "key_value_state", "self")
-_OUTBOX = "__trees"
-WHOLE, TABLE, KEYED, OTHERS, OUTBOX = "whole/", "table", "keyed", "others", "outbox/"
-"""The names in a part: segments as they were, pickled keys and values, and attributes; for ``join`` alone."""
+_WHOLE, _TABLE, _ATTRIBUTES, _OUTBOX, _RUNTIME = "whole/", "table", "attributes", "outbox/", "runtime"
+"""The names in a part: segments as they were, keys and values, attributes and so on; for ``join`` alone."""
+_TREES = "__trees"
+"""The names of the outbox's segments begin so (``worker.outbox``)."""
+_DIVIDED = (_TREES, LARGE_DICTS, "__snapshot", "__key_values", "__window")
+"""The names of all segments for which there is a rule begin so."""
+_RESCALE = "define rescale(self, states, part, parts) in its class, which divides the attributes"
 
 
+def without_collection(act: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorate a function that makes millions of objects: no garbage collection looks at all of them meanwhile."""
+
+    @wraps(act)
+    def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return act(*arguments, **named)
+        finally:
+            if enabled:
+                gc.enable()
+
+    return call
+
+
+@dataclass(frozen=True)
 class _Owned:
-    """Stands for an object of the engine."""
+    """Stands for an object of the engine, or for a method of one."""
+
+    token: str
+
+    def __getattr__(self, name: str) -> _Method:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Method(self, name)
+
+
+@dataclass(frozen=True)
+class _Method:
+    owner: _Owned
+    name: str
+
+    def __reduce__(self) -> Any:
+        return getattr, (self.owner, self.name)
+
+
+@dataclass
+class _Attributes:
+    """The attributes that one new task gets of one old one."""
+
+    keyed: dict[str, Any] = field(default_factory=dict)
+    """Its part of the keyed ones."""
+    others: dict[str, Any] = field(default_factory=dict)
+    """All that are not keyed."""
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why containers among the others are not keyed."""
+    hidden: list[str] = field(default_factory=list)
+    """The others that are left out, because they hold tuples, which only the task that gets them may have."""
+    unchanged: list[str] = field(default_factory=list)
+    """The others that are as the code sets them."""
+    deleted: list[str] = field(default_factory=list)
+    """The names of attributes that were deleted."""
 
 
 class Division:
@@ -70,12 +140,13 @@ class Division:
         self._stamps = stamps
         self._namespace = namespace or {}
         self._fields = key_fields(spec)
-        self._pickling = Pickling(self._namespace, {token: _Owned() for token in _TOKENS})
+        self._pickling = Pickling(self._namespace, {token: _Owned(token) for token in _TOKENS})
         self._bolt: Any = spec.component
         self._by_code = is_divided_by_code(self._bolt)
 
     # The store of a task that had the state.
 
+    @without_collection
     def split(self, index: int, segments: Mapping[str, bytes]) -> dict[int, dict[str, bytes]]:
         """By index of a new task: its part of the store of an old one.
 
@@ -89,87 +160,175 @@ class Division:
         if not segments:
             return {}
         if stays(self._spec) and not self._by_code:
-            return {index: {f"{WHOLE}{name}": data for name, data in segments.items()}}
-        state = self._opened(segments)
-        parts: dict[int, dict[str, bytes]] = {}
-        for part, (keys, values) in self._table(index, state):
-            parts.setdefault(part, {})[TABLE] = pickle.dumps((keys, values), 5)
-        keyed, others = self._attributes(index, state)
-        for part, attributes in keyed.items():
-            parts.setdefault(part, {})[KEYED] = self._pickling.dumps(attributes)
-        data = self._pickling.dumps(others)
-        for part in range(self._after):
-            if part == index or self._by_code or index >= self._after:
-                parts.setdefault(part, {})[OTHERS] = data
-        for name in (*state.own_names(_OUTBOX), *(name for name in (_OUTBOX,) if state.read(name) is not None)):
-            parts.setdefault(index, {})[f"{OUTBOX}{name}"] = state.read(name) or b""
-        return parts
-
-    def _opened(self, segments: Mapping[str, bytes]) -> TaskState:
+            return {index: {f"{_WHOLE}{name}": data for name, data in segments.items()}}
         state = TaskState(self._namespace)
         state.begin(DictStore(segments))
-        return state
+        attributes = self._attributes_of(index, state)
+        parts: dict[int, dict[str, bytes]] = {}
+        for part, entries in self._split_table(index, state.key_values()).items():
+            parts.setdefault(part, {})[_TABLE] = entries.encode(self._pickling)
+        if attributes is not None:
+            for part, data in self._split_attributes(index, attributes).items():
+                parts.setdefault(part, {})[_ATTRIBUTES] = data
+        if isinstance(self._bolt, RuntimeBolt):
+            try:
+                shares = self._bolt.split_state(
+                    state, partial(self._placed, index, mend="let it have as many tasks as before"), self._after
+                )
+            except NotKeyedError as error:
+                raise self._error(f"its windows: {error}") from None
+            for part, data in shares.items():
+                parts.setdefault(part, {})[_RUNTIME] = data
+        for name, data in self._outbox_of(index, state).items():
+            parts.setdefault(index, {})[f"{_OUTBOX}{name}"] = data
+        return parts
 
-    def _table(self, index: int, state: TaskState) -> Iterator[tuple[int, tuple[list[Any], list[Any]]]]:
-        content = state.key_value().stored()
-        if not content:
-            return
-        keys, values = list(content), list(content.values())
-        for part, chosen in self._places(index, keys, None).items():
-            yield part, ([keys[row] for row in chosen], [values[row] for row in chosen])
-
-    def _attributes(self, index: int, state: TaskState) -> tuple[dict[int, dict[str, Any]], dict[Any, Any]]:
-        """By new index: its part of each keyed attribute; and all other attributes."""
+    def _attributes_of(self, index: int, state: TaskState) -> dict[Any, Any] | None:
+        """The attributes of a task in the version of the class; None if it has none."""
         data = state.snapshot()
         if data is None:
-            return {}, {}
-        stored: dict[Any, Any] = self._loaded(data)
+            return None
+        try:
+            stored = self._pickling.load_attributes(data)
+        except BaseException as error:
+            pass_on(error)
+            raise self._error(
+                f"attribute {self._pickling.unreadable!r} of task {index} cannot be read: {self._pickling.why(error)}"
+            ) from error
         LargeDicts().restore(stored, state)
-        keyed: dict[int, dict[str, Any]] = {}
-        others: dict[Any, Any] = {}
-        for name, value in stored.items():
-            if self._by_code or type(value) not in (*_MAPS, *_SETS):
-                others[name] = value
-                continue
-            keys = list(value)
-            for part in range(self._after):
-                keyed.setdefault(part, {})[name] = _like(value)
-            for part, chosen in self._places(index, keys, name).items():
-                _fill(keyed[part][name], value, [keys[row] for row in chosen])
-        for attributes in keyed.values():
-            for name, value in attributes.items():
-                if type(stored[name]) is frozenset:
-                    attributes[name] = frozenset(value)
-        return keyed, others
+        version = stored.pop(VERSION, 1)
+        if version == self._bolt.state_version:
+            return stored
+        extra = {name: stored.pop(name) for name in (DELETED, UNCHANGED) if name in stored}
+        bolt = copy.deepcopy(self._bolt)
+        if hasattr(bolt, "init_state"):
+            bolt.init_state(state.key_value())
+        stored = migrated(bolt, self._spec.id, index, version, stored)
+        state.make_ready()
+        state.commit(self._stamps)  # what migrate has put into the key-value state
+        return {**stored, **extra}
 
-    def _places(self, index: int, keys: Sequence[Any], attribute: str | None) -> dict[int, list[int]]:
-        """By new index: the rows of its keys; each key is proved to be one of the old task."""
-        if not keys:
+    def _split_table(self, index: int, entries: Entries) -> dict[int, Entries]:
+        if not len(entries.hashes):
             return {}
-        what = "its KeyValueState" if attribute is None else f"attribute {attribute!r}"
+        if self._fields is None:
+            if index >= self._after:
+                raise self._error(
+                    f"the KeyValueState of task {index}, which goes, has {len(entries.hashes)} keys, and there is no "
+                    "fields grouping that says where they belong: move them into attributes (state_version and "
+                    "migrate), which rescale divides"
+                )
+            return {index: entries}
+        try:
+            arrays = entries.arrays()
+            places = self._places(index, arrays[0] if arrays is not None else entries.keys, None)
+        except NotKeyedError as error:
+            raise self._error(f"its KeyValueState: {error}") from None
+        return {part: entries.chosen(rows) for part, rows in places.items()}
+
+    def _split_attributes(self, index: int, stored: dict[Any, Any]) -> dict[int, bytes]:
+        """By new index: pickled ``_Attributes``."""
+        every = _Attributes(deleted=list(stored.pop(DELETED, ())), unchanged=list(stored.pop(UNCHANGED, ())))
+        made = attributes_of(self._bolt)
+        parts: list[dict[str, Any]] = [{} for _ in range(self._after)]
+        for name, value in stored.items():
+            as_made = isinstance(value, _Owned) or _is_same(made.get(name, every), value)
+            if self._may_be_keyed(name, value) and not (as_made and value):
+                try:
+                    keys = list(value)
+                    places = self._places(index, keys, name) if keys else {}
+                except NotKeyedError as error:
+                    every.reasons[name] = str(error)
+                else:
+                    for part, container in enumerate(parts):
+                        container[name] = _chosen(value, [keys[row] for row in places.get(part, ())])
+                    continue
+            every.others[name] = value
+            if as_made and name not in every.unchanged:
+                every.unchanged.append(name)
+        if not self._by_code:
+            every.hidden = [name for name, value in every.others.items() if self._holds(value)]
+            if index >= self._after and every.hidden:
+                raise self._error(
+                    f"attribute {every.hidden[0]!r} of task {index}, which goes, holds tuples, and nothing says which "
+                    f"task they belong to: {_RESCALE}"
+                )
+        shown = {name: value for name, value in every.others.items() if name not in every.hidden}
+        pickled: dict[int, bytes] = {}
+        held: dict[Any, Tuple] = {}
+        for part, keyed in enumerate(parts):
+            others = every.others if part == index else shown
+            pickled[part] = self._pickling.dumps(vars(every) | {"keyed": keyed, "others": others})
+            if not self._by_code:
+                self._check_held_once(held)
+        return pickled
+
+    def _may_be_keyed(self, name: Any, value: object) -> bool:
+        if type(value) not in (*_MAPS, *_SETS) or self._by_code or self._fields is None:
+            return False
+        return self._bolt.keyed is False or is_declared_keyed(self._bolt, name)
+
+    def _holds(self, value: object) -> bool:
+        self._pickling.dumps(value)
+        return any(tup._settled is None and tup.anchors for tup in self._pickling.tuples)
+
+    def _check_held_once(self, held: dict[Any, Tuple]) -> None:
+        for tup in self._pickling.tuples:
+            if tup._settled is None and tup.anchors:
+                if tup.anchors in held:
+                    raise self._error(
+                        f"{printed(tup):.200} is held under two keys, which belong to two tasks: it would become two "
+                        "tuples whose acks cancel each other: keep the tuple in one place"
+                    )
+                held[tup.anchors] = tup
+
+    def _outbox_of(self, index: int, state: TaskState) -> dict[str, bytes]:
+        """The segments with the values that the task has emitted and whose trees are open."""
+        for name in state.own_names("__"):
+            check(name.startswith(_DIVIDED), f"segment {name!r} has no rule for its division")
+        number = _open_trees(state)
+        if number and index >= self._after:
+            raise self._error(
+                f"{number} trees that task {index} has started are open, and the task goes: deactivate the topology, "
+                "wait until its trees are finished, and try again"
+            )
+        if index >= self._after:
+            return {}
+        return {name: state.read(name) or b"" for name in state.own_names(_TREES)}
+
+    def _places(self, index: int, keys: Any, attribute: str | None) -> dict[int, npt.NDArray[np.intp]]:
+        """By new index: the rows of its keys, intp[rows]; each key is proved to be one of the old task.
+
+        Raises:
+            NotKeyedError: they are not; the message says why, and what to do.
+        """
+        assert self._fields is not None
         if self._before == 1 and not is_declared_keyed(self._bolt, attribute):
             says = "keyed = True" if attribute is None else f"keyed = [{attribute!r}]"
-            raise self._error(
-                f"{what}: it had one task, so nothing proves that its keys are those of the fields grouping: if they "
-                f"are, say {says} in its class"
+            raise NotKeyedError(
+                f"it had one task, so nothing proves that its keys are those of the fields grouping: if they are, say "
+                f"{says} in its class"
             )
+        return self._placed(index, keys, "let it have as many tasks as before" if attribute is None else _RESCALE)
+
+    def _placed(self, index: int, keys: Any, mend: str) -> dict[int, npt.NDArray[np.intp]]:
+        """The same without a look at the declaration; ``mend`` says what to do if the keys are not its own."""
         assert self._fields is not None
         try:
             had = targets(keys, self._fields, self._before)
             wrong = np.flatnonzero(had != index)
             if len(wrong):
-                key = printed(keys[int(wrong[0])])
-                raise NotKeyedError(f"tuples of key {key:.100} went to task {int(had[wrong[0]])}, not to task {index}")
+                row = int(wrong[0])
+                key = printed(keys[row].as_py() if hasattr(keys[row], "as_py") else keys[row])
+                raise NotKeyedError(f"tuples of key {key:.100} went to task {int(had[row])}, not to task {index}")
             now = targets(keys, self._fields, self._after)
         except NotKeyedError as error:
-            raise self._error(
-                f"{what}: its keys are not those of the fields grouping ({error}): define rescale(self, states, part, "
-                "parts) in its class, which divides the attributes, or let it have as many tasks as before"
-            ) from None
-        return {int(part): np.flatnonzero(now == part).tolist() for part in np.unique(now).tolist()}
+            raise NotKeyedError(f"its keys are not those of the fields grouping ({error}): {mend}") from None
+        return {int(part): np.flatnonzero(now == part) for part in np.unique(now).tolist()}
 
     # The store of a task that gets its part.
 
+    @without_collection
     def join(self, index: int, pieces: Sequence[tuple[int, Mapping[str, bytes]]]) -> dict[str, bytes]:
         """The store of a new task.
 
@@ -178,71 +337,133 @@ class Division:
             pieces: (index of the old task, its part for the new one) of each old task that has one.
 
         Raises:
-            StateError: an attribute cannot be divided, or ``rescale`` raised.
+            StateError: an attribute cannot be divided, or ``rescale`` raised, or a key comes from two tasks.
         """
         whole = {
-            name.removeprefix(WHOLE): data
+            name.removeprefix(_WHOLE): data
             for _, piece in pieces
             for name, data in piece.items()
-            if name.startswith(WHOLE)
+            if name.startswith(_WHOLE)
         }
         if whole:
             return whole
         state, store = TaskState(self._namespace), DictStore()
         state.begin(store)
-        for _, piece in pieces:
-            if TABLE in piece:
-                state.key_value().put_stored(*pickle.loads(piece[TABLE]))
-        attributes = self._joined(index, pieces)
+        tables = [Entries.decode(piece[_TABLE], self._pickling) for _, piece in pieces if _TABLE in piece]
+        if tables:
+            try:
+                state.fill_key_values(united(tables), self._stamps)
+            except StateError as error:
+                raise self._error(f"its KeyValueState: {error}") from error
+        loaded = {
+            source: _Attributes(**self._pickling.loads(piece[_ATTRIBUTES]))
+            for source, piece in pieces
+            if _ATTRIBUTES in piece
+        }
+        attributes = self._rescaled(index, loaded) if self._by_code else self._joined(index, loaded)
         if attributes:
-            state.set_snapshot(self._pickling.dumps(attributes))
+            if self._bolt.state_version != 1:
+                attributes[VERSION] = self._bolt.state_version
+            state.set_snapshot(self._pickling.dump_attributes(attributes))
+        if isinstance(self._bolt, RuntimeBolt):
+            try:
+                self._bolt.join_state(state, [piece[_RUNTIME] for _, piece in pieces if _RUNTIME in piece])
+            except StateError as error:
+                raise self._error(str(error)) from error
         for _, piece in pieces:
             for name, data in piece.items():
-                if name.startswith(OUTBOX):
-                    state.write_own(name.removeprefix(OUTBOX), data)
+                if name.startswith(_OUTBOX):
+                    state.write_own(name.removeprefix(_OUTBOX), data)
         state.make_ready()
         state.commit(self._stamps)
         return dict(store)
 
-    def _joined(self, index: int, pieces: Sequence[tuple[int, Mapping[str, bytes]]]) -> dict[Any, Any]:
-        others = {source: self._loaded(piece[OTHERS]) for source, piece in pieces if OTHERS in piece}
-        if self._by_code:
-            return self._rescaled(index, others)
-        attributes = dict(others.get(index, {}))
-        for source, going in others.items():
-            for name, value in going.items():
-                if source != index and not _is_same(value, attributes.get(name)) and not _is_empty(value):
-                    raise self._error(
-                        f"attribute {name!r} of task {source}, which is gone, holds {printed(value):.100}, and nothing "
-                        "says which task takes it over: define rescale(self, states, part, parts) in its class"
-                    )
-        for _, piece in pieces:
-            for name, part in self._loaded(piece[KEYED]).items() if KEYED in piece else ():
+    def _joined(self, index: int, pieces: Mapping[int, _Attributes]) -> dict[Any, Any]:
+        attributes: dict[Any, Any] = {}
+        for name in dict.fromkeys(name for piece in pieces.values() for name in piece.others):
+            had = {source: piece.others.get(name) for source, piece in pieces.items() if name in piece.others}
+            if self._stays(name, pieces):
+                if index in had:
+                    attributes[name] = had[index]
+            else:
+                attributes[name] = had[index] if index in had else next(iter(had.values()))
+        for source, piece in pieces.items():
+            for name, part in piece.keyed.items():
                 if name in attributes:
-                    _merge(attributes, name, part)
+                    self._merge(attributes, name, part, source)
                 else:
                     attributes[name] = part
+        own = pieces.get(index)
+        if own is not None:
+            for entry, names in ((UNCHANGED, own.unchanged), (DELETED, own.deleted)):
+                if names:
+                    attributes[entry] = names
         return attributes
 
-    def _rescaled(self, index: int, states: Mapping[int, Any]) -> dict[Any, Any]:
-        given = [states.get(source, {}) for source in range(self._before)]
+    def _stays(self, name: str, pieces: Mapping[int, _Attributes]) -> bool:
+        """Whether an attribute that is not keyed stays with its task; otherwise all tasks get it, the new ones too.
+
+        Raises:
+            StateError: nothing says where it belongs.
+        """
+        changed = {
+            source: piece.others.get(name)
+            for source, piece in pieces.items()
+            if (name in piece.others or name in piece.hidden) and name not in piece.unchanged
+        }
+        if not changed:
+            return True
+        first = next(iter(changed.values()))
+        differs = (
+            self._before == 1
+            or any(name in piece.keyed or name in piece.hidden for piece in pieces.values())
+            or not all(name in piece.others and _is_same(first, piece.others[name]) for piece in pieces.values())
+            or (type(first) in _NUMBERS and not is_broadcast(self._spec))
+        )
+        if not differs:
+            return False
+        reason = next((piece.reasons[name] for piece in pieces.values() if name in piece.reasons), None)
+        if reason is not None:
+            raise self._error(f"attribute {name!r}: {reason}")
+        goes = next(
+            (source for source, value in changed.items() if source >= self._after and not _is_empty(value)), None
+        )
+        if goes is not None:
+            raise self._error(
+                f"attribute {name!r} of task {goes}, which goes, holds {printed(changed[goes]):.100}, and nothing says "
+                f"which task takes it over: {_RESCALE}"
+            )
+        if not self._bolt.keyed:
+            raise self._error(
+                f"attribute {name!r} is not keyed, and its tasks differ in it: if it may stay where it is while keys "
+                "move, say which attributes are keyed in its class, such as keyed = True for its KeyValueState or "
+                f"keyed = ['counts'] for a dict; otherwise {_RESCALE}"
+            )
+        return True
+
+    def _merge(self, attributes: dict[Any, Any], name: str, part: Any, source: int) -> None:
+        whole = attributes[name]
+        twice = next((key for key in part if key in whole), self) if type(part) is type(whole) else None
+        if twice is not self:
+            raise self._error(f"attribute {name!r}: key {printed(twice):.100} of task {source} is in another one, too")
+        if isinstance(part, frozenset):
+            attributes[name] = whole | part
+        elif isinstance(part, set):
+            whole |= part
+        else:
+            dict.update(whole, part)
+
+    def _rescaled(self, index: int, pieces: Mapping[int, _Attributes]) -> dict[Any, Any]:
+        given = [pieces[source].others if source in pieces else {} for source in range(self._before)]
         try:
             bolt = copy.deepcopy(self._bolt)
             attributes = bolt.rescale(given, index, self._after)
         except BaseException as error:
             pass_on(error)
             raise self._error(f"its rescale raised {line_of(error)} for task {index} of {self._after}") from error
-        if not isinstance(attributes, dict):
-            raise self._error(f"its rescale returned {printed(attributes):.100}, expected a dict of attributes")
+        if not isinstance(attributes, dict) or not all(isinstance(name, str) for name in attributes):
+            raise self._error(f"its rescale returned {printed(attributes):.100}, expected a dict of attributes by name")
         return attributes
-
-    def _loaded(self, data: bytes) -> dict[Any, Any]:
-        try:
-            loaded: dict[Any, Any] = self._pickling.loads(data)
-        except BaseException as error:
-            pass_on(error)
-            raise self._error(f"its attributes cannot be read ({line_of(error)})") from error
-        return loaded
 
     def _error(self, why: str) -> StateError:
         had = f"{self._before} task{'s' if self._before > 1 else ''}"
@@ -278,28 +499,20 @@ def moved_stores(
     return found
 
 
-def _like(value: Any) -> Any:
-    """An empty container of the same kind, which can be filled."""
-    if isinstance(value, defaultdict):
-        return defaultdict(value.default_factory)
-    return set() if isinstance(value, frozenset) else type(value)()
+def _open_trees(state: TaskState) -> int:
+    """How many values of the outbox are not finished."""
+    data = state.read(_TREES)
+    pages = pickle.loads(data)[1] if data is not None else {}
+    return sum(last - first + 1 for pairs in pages.values() for first, last in pairs)
 
 
-def _fill(part: Any, value: Any, keys: Sequence[Any]) -> None:
-    if isinstance(part, set):
-        part.update(keys)
-    else:
-        dict.update(part, ((key, value[key]) for key in keys))
-
-
-def _merge(attributes: dict[Any, Any], name: str, part: Any) -> None:
-    whole = attributes[name]
-    if isinstance(part, frozenset):
-        attributes[name] = whole | part
-    elif isinstance(part, set):
-        whole |= part
-    else:
-        dict.update(whole, part)
+def _chosen(value: Any, keys: Sequence[Any]) -> Any:
+    """A container of the same kind with some of its keys."""
+    if isinstance(value, set | frozenset):
+        return type(value)(keys)
+    part = defaultdict(value.default_factory) if isinstance(value, defaultdict) else type(value)()
+    dict.update(part, ((key, value[key]) for key in keys))
+    return part
 
 
 def _is_same(one: object, other: object) -> bool:
@@ -310,8 +523,8 @@ def _is_same(one: object, other: object) -> bool:
 
 
 def _is_empty(value: Any) -> bool:
-    """Whether there is nothing to lose: an object of the engine, 0, an empty text, an empty container and so on."""
+    """Whether there is nothing to lose: 0, an empty text, an empty container and so on."""
     try:
-        return isinstance(value, _Owned) or not value
+        return not value
     except Exception:  # noqa: BLE001  objects of the user's own may raise anything
         return False

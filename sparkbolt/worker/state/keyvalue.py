@@ -32,7 +32,7 @@ from sparkbolt.base.exceptions import line_of, pass_on, printed
 from sparkbolt.base.native import kernels
 from sparkbolt.base.text_arrays import buffers_of, text_from
 from sparkbolt.errors import StateError, check
-from sparkbolt.worker.state.bucket_contents import content_of, due, rewritten
+from sparkbolt.worker.state.bucket_contents import all_of, content_of, due, rewritten
 from sparkbolt.worker.state.bucket_table import BucketTable
 from sparkbolt.worker.state.segments import (
     HASH_BITS,
@@ -265,8 +265,7 @@ class KeyValueTable:
                     self._held[key] = self._pickling.restored
             except Exception as error:
                 raise StateError(
-                    f"key-value state: the value of {printed(key):.200} cannot be read ({line_of(error)}): "
-                    "was a class renamed or moved since it was written? Keep the old name"
+                    f"key-value state: the value of {printed(key):.200} cannot be read: {self._pickling.why(error)}"
                 ) from error
         return self._thawed[key]
 
@@ -380,7 +379,12 @@ class KeyValueTable:
     def _read(self, name: str, stamp: int) -> Entries:
         check(self._store is not None, "a KeyValueState was read before its task began")
         assert self._store is not None
-        return Entries.decode(read_segment(self._store, name, stamp), self._pickling)
+        data = read_segment(self._store, name, stamp)
+        try:
+            return Entries.decode(data, self._pickling)
+        except Exception as error:
+            why = self._pickling.why(error)
+            raise StateError(f"key-value state: some of its keys or values cannot be read: {why}") from error
 
     def _bucket_of(self, stamp: int) -> Entries:
         return self._read(_BUCKET_NAME, stamp)
@@ -404,21 +408,23 @@ class KeyValueTable:
         self._loaded[sharing] = True
         self._note_loaded()
 
-    # Methods for the division of a state.
+    # Methods for the division of the state.
 
-    def stored(self) -> dict[Any, Any]:
-        """All committed keys and values, as they are stored: a value that can be changed is a ``PickledValue``."""
-        self._leave_numbers()
-        self._keys()
-        return self._values
+    def _content(self) -> Entries:
+        """All committed keys and values, as they are stored."""
+        window = {stamp: self._read(_DELTA_NAME, stamp) for stamp in self._table.deltas}
+        return all_of(self._table, window, self._bucket_of)
 
-    def put_stored(self, keys: list[Any], values: list[Any]) -> None:
-        """Put keys and values that ``stored`` has returned."""
-        if PickledValue in set(map(type, values)):
-            self._leave_numbers()
-            self._dirty.update(zip(keys, values, strict=True))
-        else:
-            self.put_many(keys, values)
+    def _fill(self, content: Entries, stamps: Callable[[], int]) -> bytes:
+        """Write the first content, and return the table."""
+        bits = min(_BITS_MAX, max(0, (len(content.hashes) - 1).bit_length() - BUCKET_KEYS.bit_length() + 1))
+        bounds = np.array(content.bounds(bits))
+        table = BucketTable(bits, np.zeros(1 << bits, np.uint64), np.zeros(1 << bits, np.int64))
+        for bucket in np.flatnonzero(np.diff(bounds)).tolist():
+            table.stamps[bucket] = stamps()
+            data = content.chosen(np.arange(bounds[bucket], bounds[bucket + 1])).encode(self._pickling)
+            self._put(_BUCKET_NAME, int(table.stamps[bucket]), data)
+        return replace(table, counts=np.diff(bounds).astype(np.uint32)).encode()
 
     # Methods for the task's state.
 

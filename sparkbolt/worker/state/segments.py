@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import pickle
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 from zlib import crc32
@@ -25,6 +26,7 @@ import pyarrow.compute as pc
 
 from sparkbolt.api.pickling import Pickling
 from sparkbolt.api.tuples import Tuple
+from sparkbolt.base.exceptions import printed
 from sparkbolt.base.hashing import hash_value
 from sparkbolt.base.text_arrays import crc32s, has_nul, joined, order_of, separated, text_of
 from sparkbolt.errors import StateError
@@ -201,6 +203,14 @@ class Entries:
             self.hashes[start:stop], None, None, arrays=(arrays[0].slice(start, stop - start), arrays[1][start:stop])
         )
 
+    def chosen(self, rows: npt.NDArray[np.intp]) -> Entries:
+        """Some rows, which ascend."""
+        hashes, arrays = self.hashes[rows], self.arrays()
+        if arrays is not None:
+            return Entries(hashes, None, None, arrays=(arrays[0].take(pa.array(rows)), arrays[1][rows]))
+        keys, values = self.keys, self.values
+        return Entries(hashes, [keys[row] for row in rows.tolist()], [values[row] for row in rows.tolist()])
+
     @property
     def keys(self) -> list[Any]:
         """The keys."""
@@ -274,6 +284,25 @@ class Entries:
             deleted = set(np.frombuffer(deleted_rows, dtype=np.uint32).tolist())
             values = [TOMBSTONE if row in deleted else next(live) for row in range(len(hashes) // 4)]
         return cls(np.frombuffer(hashes, dtype=np.uint32), keys, values, deletes=bool(deleted_rows))
+
+
+def united(parts: Sequence[Entries]) -> Entries:
+    """The entries of all parts.
+
+    Raises:
+        StateError: two parts have one key.
+    """
+    expected = sum(len(part.hashes) for part in parts)
+    result = merged([(part, 0, len(part.hashes)) for part in parts if len(part.hashes)]) if expected else None
+    if result is None:
+        content: dict[Any, Any] = {}
+        for part in parts:
+            part.apply_to(content)
+        result = Entries.of(list(content), list(content.values()))
+    if len(result.hashes) != expected:
+        seen = Counter(key for part in parts for key in part.keys)
+        raise StateError(f"key {printed(seen.most_common(1)[0][0]):.200} is in the state of two tasks")
+    return result
 
 
 def merged(slices: Sequence[tuple[Entries, int, int]]) -> Entries | None:

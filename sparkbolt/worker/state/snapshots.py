@@ -7,6 +7,7 @@ An object that two attributes share stays shared; large dicts that nothing share
 from __future__ import annotations
 
 import dataclasses
+import traceback
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,12 +16,17 @@ from typing import Any
 
 from sparkbolt.api.pickling import CannotKeepError, Pickling, attributes_of, is_never_durable, slots_of
 from sparkbolt.api.tuples import Tuple
+from sparkbolt.base.exceptions import line_of, printed
 from sparkbolt.errors import StateError
 from sparkbolt.worker.state.large_dicts import LargeDicts, Segments
 
-_DELETED = None
+DELETED = None
 """The entry of a snapshot with the names of attributes that ``prepare`` sets and tuples have deleted. An attribute may
 have any text as its name, and not this."""
+UNCHANGED = 1
+"""The entry of a snapshot with the names of plain attributes that have the value that ``prepare`` gave them."""
+VERSION = 0
+"""The entry of a snapshot with the ``state_version`` of the class that wrote it; it is missing if that is 1."""
 STATE_WARN_BYTES = 4 * 1024 * 1024
 """Larger snapshots cause a warning, because all but large dicts is written whole whenever any part of it changes."""
 
@@ -38,6 +44,7 @@ class DurableAttributes:
     Args:
         instance: the bolt.
         component: the id of the bolt, for errors.
+        index: that of the task, for errors.
         transient: the names of attributes that are not stored.
         made: the names of attributes that ``prepare`` has set; such a thing that cannot be pickled is transient, too.
         namespace: as in ``Pickling``.
@@ -53,6 +60,7 @@ class DurableAttributes:
         instance: object,
         component: str,
         *,
+        index: int = 0,
         transient: Sequence[str] = (),
         made: Collection[str] = (),
         namespace: Mapping[str, Any] | None = None,
@@ -61,6 +69,8 @@ class DurableAttributes:
     ) -> None:
         self._instance = instance
         self._component = component
+        self._index = index
+        self._version = getattr(instance, "state_version", 1)
         self._transient = frozenset(transient)
         self._states = [thing for thing in (owned or {}).values() if not is_never_durable(thing)]
         self._pickling = Pickling(namespace or {}, {**(owned or {}), "self": instance})
@@ -73,6 +83,8 @@ class DurableAttributes:
         """The attributes that ``prepare`` has set."""
         self._unstored = {name: thing for name, thing in prepared.items() if is_never_durable(thing)}
         """By name: the objects that ``prepare`` made and that are not stored."""
+        self._plain = {name: thing for name, thing in prepared.items() if type(thing) in _PLAIN}
+        """The plain attributes as ``prepare`` has set them."""
         self._notes: list[str] = []
         del prepared  # a second reference to a dict would keep it out of ``LargeDicts``
         self._prepared = self._dump_prepared(made)
@@ -80,7 +92,9 @@ class DurableAttributes:
     def _dump_prepared(self, made: Collection[str]) -> bytes:
         """Pickle the attributes as ``prepare`` left them; those that cannot be pickled are transient from now on."""
         try:
-            return self._pickling.proved(self._durable())
+            data = self._pickling.dump_attributes(self._durable())
+            self._pickling.prove(data, self._pickling.load_attributes)
+            return data
         except CannotKeepError:
             for name, value in self._durable().items():
                 error = self._error_of(value)
@@ -104,11 +118,19 @@ class DurableAttributes:
         """
         deleted = sorted(self._names.difference(attributes_of(self._instance)))
         attributes = self._durable()
-        return self._dump({**self._large.take_out(attributes), **({_DELETED: deleted} if deleted else {})})
+        kept: dict[Any, Any] = self._large.take_out(attributes)
+        unchanged = [name for name, thing in self._plain.items() if name in kept and _is_still(thing, kept[name])]
+        if unchanged:
+            kept[UNCHANGED] = unchanged
+        if deleted:
+            kept[DELETED] = deleted
+        if self._version != 1:
+            kept[VERSION] = self._version
+        return self._dump(kept)
 
     def _dump(self, attributes: Mapping[Any, Any]) -> bytes:
         try:
-            data = self._pickling.dumps(attributes)
+            data = self._pickling.dump_attributes(attributes)
         except CannotKeepError as error:
             raise self._explain(self._durable(), error) from error
         self._bytes = len(data)
@@ -134,7 +156,7 @@ class DurableAttributes:
             StateError: an attribute cannot be restored; the message names it.
         """
         try:
-            self._pickling.prove(data)
+            self._pickling.prove(data, self._pickling.load_attributes)
         except CannotKeepError as error:
             raise self._explain(self._durable(), error) from error
 
@@ -151,20 +173,26 @@ class DurableAttributes:
             segments: the state that has the large dicts of the snapshot.
 
         Raises:
-            StateError: the snapshot cannot be read, because its classes are missing or reject the old values; or an
-                attribute was a plain one and is the bolt's ``KeyValueState`` now, or the other way round.
+            StateError: the snapshot cannot be read, because its classes are missing or reject the old values; or its
+                version is newer than that of the class; or ``migrate`` raises; or an attribute was a plain one and is
+                the bolt's ``KeyValueState`` now, or the other way round.
         """
         attributes = {**self._load(self._prepared), **self._unstored}
+        stored = self._load(data) if data is not None else {}
+        deleted = stored.pop(DELETED, ())
+        version = stored.pop(VERSION, 1)
+        stored.pop(UNCHANGED, None)
+        self._large.restore(stored, segments)
         if data is not None:
-            stored = self._load(data)
-            for name in stored.pop(_DELETED, ()):
+            if version != self._version:
+                stored = migrated(self._instance, self._component, self._index, version, stored)
+            for name in deleted:
                 attributes.pop(name, None)
             self._check_kinds(attributes, stored)
             present = attributes_of(self._instance)
             attributes.update({name: thing for name, thing in present.items() if is_never_durable(thing)})
             del present
             attributes.update(stored)
-        self._large.restore(attributes, segments)
         own, slots = vars(self._instance), slots_of(type(self._instance))
         for name in self._durable():
             if name not in attributes:
@@ -217,14 +245,12 @@ class DurableAttributes:
 
     def _load(self, data: bytes) -> dict[Any, Any]:
         try:
-            attributes: dict[Any, Any] = self._pickling.loads(data)
+            return self._pickling.load_attributes(data)
         except Exception as error:
             raise StateError(
-                f"bolt {self._component!r}: its snapshot cannot be read ({type(error).__name__}: {error}): "
-                "was a class renamed or moved since it was written? Keep the old name, or start with a new "
-                "checkpoint"
+                f"bolt {self._component!r}: attribute {self._pickling.unreadable!r} of its snapshot cannot be read: "
+                f"{self._pickling.why(error)}"
             ) from error
-        return attributes
 
     def _explain(self, attributes: Mapping[str, Any], error: Exception) -> StateError:
         for name, value in attributes.items():
@@ -258,6 +284,44 @@ class DurableAttributes:
         return StateError(f"bolt {self._component!r}: {what}: {mend}")
 
 
+def migrated(bolt: Any, component: str, index: int, version: int, attributes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a snapshot of another version, as ``migrate`` of the bolt makes them.
+
+    Args:
+        bolt: the bolt.
+        component: its id.
+        index: that of the task that has the attributes.
+        version: the ``state_version`` of the class that stored them.
+        attributes: the stored attributes by name.
+
+    Raises:
+        StateError: the version is newer than that of the class; or ``migrate`` raises, or returns no attributes.
+    """
+    who = f"bolt {component!r}, task {index}"
+    if version > bolt.state_version:
+        raise StateError(
+            f"{who}: its state is of version {version}, and its class has state_version = {bolt.state_version}: start "
+            "the code that wrote the state, or code that is newer"
+        )
+    begins = f"{who}: its state of version {version} has not changed, because migrate of {type(bolt).__qualname__}"
+    try:
+        result = bolt.migrate(version, attributes)
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise StateError(
+            f"{begins} raised {line_of(error)} ({place.filename}:{place.lineno}): mend it, and start again"
+        ) from error
+    if result is None:
+        return attributes
+    if not isinstance(result, dict) or not all(isinstance(name, str) for name in result):
+        raise StateError(
+            f"{begins} returned {printed(result):.200}, expected a dict of attributes by name, or None if it has "
+            "changed the one it got"
+        )
+    return result
+
+
+_PLAIN = (str, bytes, int, float, bool, type(None))
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque, SimpleNamespace)
 
 
@@ -269,6 +333,10 @@ def _is_data(value: object) -> bool:
 def _is_nameless(cls: type) -> bool:
     """Whether a class may not be found by its name."""
     return "<locals>" in cls.__qualname__ or cls.__module__ == "__main__"
+
+
+def _is_still(before: object, now: object) -> bool:
+    return type(before) is type(now) and before == now
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from sparkbolt.base.exceptions import printed
 from sparkbolt.errors import StateError, check
 from sparkbolt.worker.state.keyvalue import KeyValueTable
 from sparkbolt.worker.state.large_dicts import PREFIX as LARGE_DICTS
-from sparkbolt.worker.state.segments import SegmentStore, physical_key, read_segment
+from sparkbolt.worker.state.segments import Entries, SegmentStore, physical_key, read_segment
 from sparkbolt.worker.state.snapshots import DurableAttributes
 
 __all__ = ["Directory", "DurableAttributes", "KeyValueTable", "SegmentStore", "TaskState"]
@@ -157,6 +157,22 @@ class TaskState:
             key_value._attach(self._opened(), self._directory.inline.get(table))
         return self._key_values[table]
 
+    def key_values(self) -> Entries:
+        """All committed keys and values of the user's key-value state, as they are stored."""
+        return self._key_values[_TABLE]._content()
+
+    def fill_key_values(self, content: Entries, stamps: Callable[[], int]) -> None:
+        """Give the empty key-value state of the user's its content, at once.
+
+        Args:
+            content: as ``key_values`` returns it.
+            stamps: as for ``commit``.
+        """
+        check(_TABLE not in self._directory.inline, "a key-value state that is not empty was filled")
+        self._directory.inline[_TABLE] = self._key_values[_TABLE]._fill(content, stamps)
+        self._opened().put(DIRECTORY_KEY, self._directory.encode())
+        self._key_values[_TABLE]._attach(self._opened(), self._directory.inline[_TABLE])
+
     # Named segments.
 
     def names(self, prefix: str = "") -> Iterator[str]:
@@ -169,7 +185,8 @@ class TaskState:
     def own_names(self, prefix: str) -> list[str]:
         """The committed segments of the engine whose names begin with ``prefix``, which has two underscores; sorted."""
         check(prefix.startswith(_OWN), f"segments {prefix!r}: names without two underscores are not the engine's")
-        return sorted(name for name in self._directory.stamps if name.startswith(prefix))
+        names = self._directory.stamps.keys() | self._directory.inline.keys()
+        return sorted(name for name in names if name.startswith(prefix))
 
     def unstage(self, prefix: str) -> None:
         """Undo the staging of the segments whose names begin with ``prefix``."""

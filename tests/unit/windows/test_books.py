@@ -142,3 +142,27 @@ def test_books_detect_a_window_that_misses_a_tuple_has_one_twice_or_was_never_sh
     assert found_in(tmp_path).lacking
     file.write_text("".join(json.dumps(one) + "\n" for one in [*rows, {**row, "count": 10_000}]))
     assert found_in(tmp_path).wrong
+
+
+def test_books_expect_windows_that_the_newest_time_of_another_task_closes() -> None:
+    shape = Shape("by key", length=4, slide=4, lag=0, keyed=True)
+    arrivals = [
+        {"n": n, "key": key, "at": at, "came": 0, "micro_batch": 0}
+        for n, (key, at) in enumerate([("a", 1), ("a", 5), ("b", 1), ("b", 9)])
+    ]
+
+    def shown(task: int, number: int, end: int, n: int) -> dict[str, object]:
+        key, once = "ab"[task], [[n, n]]
+        at = {"shape": shape.name, "task": task, "number": number, "key": key, "end": end}
+        return {**at, "of": once, "new": once, "sum": None}
+
+    def found_of(*rows: dict[str, object]) -> tuple[bool, bool]:
+        windows = [{**row, "count": place, "tuples": place} for place, row in enumerate(rows, 1)]
+        found = check_rows(arrivals, windows, [shape], exact=True)
+        return found.wrong == [], found.lacking == []
+
+    first, of_b, second = shown(0, 1, 4, 0), shown(1, 1, 4, 2), shown(0, 2, 8, 1)
+    assert found_of(first, of_b) == (True, True), "task 0 has not run since line 3 came to task 1"
+    assert found_of(first, of_b, second) == (True, True), "it has run, and heard of line 3"
+    assert found_of(first, of_b, shown(0, 2, 8, 0)) == (False, True)
+    assert found_of(of_b, second) == (True, False)

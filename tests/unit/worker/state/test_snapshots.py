@@ -120,9 +120,13 @@ def test_classes_and_functions_of_main_are_found_by_name_so_that_new_code_meets_
 
 def test_a_snapshot_with_a_missing_class_is_reported():
     old = main_module(SOURCE.format(factor=1))
-    data = DurableAttributes(make(visit=old["Visit"](3)), "b", namespace=old).capture()
-    with pytest.raises(StateError, match="bolt 'b': its snapshot cannot be read"):
+    data = DurableAttributes(make(fine=1, visit=old["Visit"](3)), "b", namespace=old).capture()
+    with pytest.raises(StateError) as caught:
         DurableAttributes(make(), "b").restore(data)
+    assert "bolt 'b': attribute 'visit' of its snapshot cannot be read: __main__.Visit is not there" in str(
+        caught.value
+    )
+    assert "@moved_from('__main__.Visit')" in str(caught.value)
 
 
 def test_a_stored_tuple_is_restored_with_its_anchors():
