@@ -162,6 +162,17 @@ class Topology:
         """Return who consumes a stream: (consumer, number of its subscription, grouping), by number."""
         return self._consumers.get((component, stream), ())
 
+    @cached_property
+    def feedback_subscriptions(self) -> frozenset[int]:
+        """The numbers of the subscriptions whose tuples ride the next micro-batch."""
+        numbers = self.numbering.subscription_numbers
+        return frozenset(
+            numbers[spec.id, sub.source, sub.stream]
+            for spec in self.components.values()
+            for sub in spec.subscriptions
+            if sub.feedback
+        )
+
     def stream_at(self, number: int) -> tuple[str, StreamDef]:
         """Return the (component, stream) of a stream number; KeyError if the topology has no such stream now."""
         component, stream = self.numbering.streams[number]
@@ -210,7 +221,7 @@ class Topology:
                         for stream in sorted(spec.streams, key=lambda stream: stream.name)
                     },
                     "subscriptions": {
-                        f"{sub.source}/{sub.stream}": sub.grouping.describe()
+                        f"{sub.source}/{sub.stream}": sub.describe()
                         for sub in sorted(spec.subscriptions, key=lambda sub: (sub.source, sub.stream))
                     },
                     **({"starts_trees": True} if getattr(spec.component, "starts_trees", False) else {}),
@@ -242,7 +253,7 @@ class Topology:
                         for stream in spec.streams
                     ],
                     "subscriptions": [
-                        {"source": sub.source, "stream": sub.stream, "grouping": sub.grouping.describe()}
+                        {"source": sub.source, "stream": sub.stream, "grouping": sub.describe()}
                         for sub in spec.subscriptions
                     ],
                 }
@@ -408,42 +419,61 @@ class BoltDeclarer:
             hint = did_you_mean(name, known) or did_you_mean(f"{name}_grouping", known)
             raise AttributeError(f"what set_bolt returns has no {name!r}{hint or ': it has ' + ', '.join(known)}")
 
-    def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def shuffle_grouping(
+        self, component: str, stream: str = DEFAULT_STREAM, *, feedback: bool = False
+    ) -> BoltDeclarer:
         """Send each tuple to one task, in turn."""
-        return self.grouping(component, ShuffleGrouping(), stream)
+        return self.grouping(component, ShuffleGrouping(), stream, feedback=feedback)
 
-    def fields_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def fields_grouping(
+        self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM, *, feedback: bool = False
+    ) -> BoltDeclarer:
         """Send tuples with equal ``fields`` to the same task; as in Storm, no fields mean ``global_grouping``."""
         if isinstance(fields, list | tuple) and not fields:
-            return self.global_grouping(component, stream)
-        return self._by_fields(FieldsGrouping, component, fields, stream)
+            return self.global_grouping(component, stream, feedback=feedback)
+        return self._by_fields(FieldsGrouping, component, fields, stream, feedback)
 
-    def partial_key_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def partial_key_grouping(
+        self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM, *, feedback: bool = False
+    ) -> BoltDeclarer:
         """Like ``fields_grouping``, but each key has two tasks, which share its tuples: for skewed keys."""
-        return self._by_fields(PartialKeyGrouping, component, fields, stream)
+        return self._by_fields(PartialKeyGrouping, component, fields, stream, feedback)
 
-    def all_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def all_grouping(self, component: str, stream: str = DEFAULT_STREAM, *, feedback: bool = False) -> BoltDeclarer:
         """Send each tuple to every task."""
-        return self.grouping(component, AllGrouping(), stream)
+        return self.grouping(component, AllGrouping(), stream, feedback=feedback)
 
-    def global_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def global_grouping(self, component: str, stream: str = DEFAULT_STREAM, *, feedback: bool = False) -> BoltDeclarer:
         """Send every tuple to the task with the lowest number."""
-        return self.grouping(component, GlobalGrouping(), stream)
+        return self.grouping(component, GlobalGrouping(), stream, feedback=feedback)
 
-    def none_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def none_grouping(self, component: str, stream: str = DEFAULT_STREAM, *, feedback: bool = False) -> BoltDeclarer:
         """Send each tuple to any task."""
-        return self.grouping(component, NoneGrouping(), stream)
+        return self.grouping(component, NoneGrouping(), stream, feedback=feedback)
 
-    def direct_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def direct_grouping(self, component: str, stream: str = DEFAULT_STREAM, *, feedback: bool = False) -> BoltDeclarer:
         """Send each tuple to the task that the sender names; the stream must be declared as ``Direct([...])``."""
-        return self.grouping(component, DirectGrouping(), stream)
+        return self.grouping(component, DirectGrouping(), stream, feedback=feedback)
 
-    def local_or_shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def local_or_shuffle_grouping(
+        self, component: str, stream: str = DEFAULT_STREAM, *, feedback: bool = False
+    ) -> BoltDeclarer:
         """Send each tuple to one task: in the producer's process if the bolt is fused, else like shuffle grouping."""
-        return self.grouping(component, LocalOrShuffleGrouping(), stream)
+        return self.grouping(component, LocalOrShuffleGrouping(), stream, feedback=feedback)
 
-    def grouping(self, component: str, grouping: Grouping, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send tuples to the tasks that a custom grouping chooses (Storm's ``customGrouping``)."""
+    def grouping(
+        self, component: str, grouping: Grouping, stream: str = DEFAULT_STREAM, *, feedback: bool = False
+    ) -> BoltDeclarer:
+        """Send tuples to the tasks that a custom grouping chooses (Storm's ``customGrouping``).
+
+        Args:
+            component: the id of the component that emits them.
+            grouping: chooses the tasks.
+            stream: the stream on which they are emitted.
+            feedback: whether the bolt gets them in the micro-batch after the one in which they are emitted. A
+                subscription with ``feedback`` may close a cycle; their trees stay open, at most for ``max_hops``
+                micro-batches in which they are fed back.
+        """
         given: object = grouping
         named: tuple[object, ...] = (component, stream)
         wrong = next((name for name in named if not isinstance(name, str)), None)
@@ -453,19 +483,28 @@ class BoltDeclarer:
             self._declaration.mistakes.append(
                 f"it subscribes to {component!r} with {given!r}, expected an instance of a Grouping class"
             )
+        elif not isinstance(feedback, bool):
+            self._declaration.mistakes.append(
+                f"it subscribes to {component!r} with feedback={printed(feedback)}, expected True or False"
+            )
         else:
-            self._declaration.subscriptions.append(Subscription(component, stream, given))
+            self._declaration.subscriptions.append(Subscription(component, stream, given, feedback))
         return self
 
     def _by_fields(
-        self, make: Callable[[Sequence[str]], Grouping], component: str, fields: Sequence[str], stream: str
+        self,
+        make: Callable[[Sequence[str]], Grouping],
+        component: str,
+        fields: Sequence[str],
+        stream: str,
+        feedback: bool,
     ) -> BoltDeclarer:
         try:
             grouping = make(fields)
         except ValueError as error:
             self._declaration.mistakes.append(f"it subscribes to {component!r}: {error}")
             return self
-        return self.grouping(component, grouping, stream)
+        return self.grouping(component, grouping, stream, feedback=feedback)
 
 
 class TopologyBuilder:

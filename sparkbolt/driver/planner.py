@@ -21,6 +21,7 @@ from sparkbolt.base.file_access import Files
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.effects import Write
 from sparkbolt.driver.ledger.agreement import LoggedOffset
+from sparkbolt.driver.looped_tuples import delivered
 from sparkbolt.errors import CheckpointError, OutdatedLifeError, check
 from sparkbolt.wire.plan import MicroBatchPlan, Offset, Piece, plan_of
 
@@ -173,6 +174,15 @@ class Planner:
             shares[place].extend(own)
             heapq.heapreplace(smallest, (size + _size(own), place))
         return shares
+
+    def looped(self, plan: MicroBatchPlan) -> list[tuple[int, bytes]]:
+        """The rows (dest, frame) with the looped tuples that a confirmed plan delivers.
+
+        Raises:
+            CheckpointError: a file with such tuples is missing or damaged.
+        """
+        coordinator = self.coordinator
+        return delivered(coordinator.lane, coordinator.ledger, self._files, plan, self._where)
 
     # Offsets and plans.
 

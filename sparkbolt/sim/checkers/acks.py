@@ -457,7 +457,9 @@ class Checkers:
         facts.alive[plan.micro_batch_id] = facts.running
         facts.kept[plan.micro_batch_id] = outcome.kept
         self._look_for_outages(plan, outcome)
-        verdict = facts.verdicts[plan.micro_batch_id] = facts.trees.commit(outcome.sightings, plan.expired)
+        verdict = facts.verdicts[plan.micro_batch_id] = facts.trees.commit(
+            outcome.sightings, (*plan.expired, *plan.beyond)
+        )
         if facts.subject.topology.config.transactional:
             failed = np.array(sorted(verdict.failed), dtype=np.uint64)
             facts.left_out[plan.micro_batch_id] = Exclusion(failed, outcome.exclusion.halvings)
