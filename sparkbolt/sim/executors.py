@@ -67,6 +67,8 @@ class MicroBatchOutcome:
     """The rows of committers, once they are gathered."""
     repeats: list[tuple[str, list[Row], list[Row]]] = field(default_factory=list)
     """For each spark_task that ran twice: its name, and its rows of each run."""
+    looped: list[Row] = field(default_factory=list)
+    """The rows with the looped tuples that the micro-batch delivered."""
     exclusion: Exclusion = NOTHING_EXCLUDED
     """In a transactional topology: the exclusion of the execution that counts."""
 
@@ -125,7 +127,7 @@ class Executors:
             exclusion: The messages that this execution leaves out.
             looped: The rows with the looped tuples that the plan delivers.
         """
-        outcome = MicroBatchOutcome()
+        outcome = MicroBatchOutcome(looped=list(looped))
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows: list[Row] = [*clock_rows(self._lane, plan), *looped]
         jobs: list[tuple[str, Sequence[Row], Work]] = [

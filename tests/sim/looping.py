@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from sparkbolt import BasicBolt, Bolt, Config, FailedException, Topology, TopologyBuilder
-from tests.sim.random_topologies import Jobs, Messages, Salted, Starting, Twice, pick
+from tests.sim.random_topologies import Jobs, Messages, Salted, Twice, pick
 
 VALUES = 400
 WAYS = ("shuffle", "fields", "partial_key", "all", "global", "none", "local_or_shuffle", "twice")
@@ -60,15 +60,35 @@ class Lingering(Salted, Bolt):
         collector.ack(tup)
 
 
-class Untracked(Salted, BasicBolt):
-    """Emits smaller values anchored, and the smallest without a tree."""
+class Scattering(Salted, Bolt):
+    """Emits smaller values with the tree of the tuple, with two trees, or with none."""
 
     outputs = ["n"]
     stateless = True
 
     def execute(self, tup: Any, collector: Any) -> None:
         for value in smaller(self.salt, tup["n"]):
+            collector.emit([value], anchors=tup if pick((self.salt, "anchor"), value, 4) else None)
+        collector.ack(tup)
+
+
+class Sowing(Salted, Bolt):
+    """Acks what it gets, and starts trees with smaller values on the next tick."""
+
+    outputs = ["n"]
+    starts_trees = True
+
+    def prepare(self, context: Any) -> None:
+        self.values: list[int] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if not tup.is_tick:
+            self.values += smaller(self.salt, tup["n"])
+            collector.ack(tup)
+            return
+        for value in self.values:
             collector.emit([value])
+        self.values = []
 
 
 def looping_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
@@ -87,8 +107,8 @@ def looping_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
     ids = ["b0", "b1", "b2"][: random_.randint(1, 3)]
     declared = {}
     for place, name in enumerate(ids):
-        kind = random_.choice([Shrinking, Lingering, Untracked, Starting if place else Lingering])
-        ticks = {"tick_tuple_freq_secs": 1} if kind in (Lingering, Starting) else {}
+        kind = random_.choice([Shrinking, Lingering, Scattering, Sowing])
+        ticks = {"tick_tuple_freq_secs": 1} if kind in (Lingering, Sowing) else {}
         declared[name] = builder.set_bolt(name, kind(seed * 10 + place), random_.randint(1, 3), **ticks)
         subscribe(declared[name], ["m", *ids][place], random_.choice(WAYS), feedback=random_.random() < 0.1)
     last = ids[-1]
