@@ -11,7 +11,7 @@ Rule 3: compaction removes files that no micro-batch that may still run can name
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,13 +25,11 @@ from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.frames import Moment, looped
 from sparkbolt.wire.looped_frames import LoopedFrame, dump_frames, load_frames
 from sparkbolt.wire.plan import MicroBatchPlan
-from sparkbolt.wire.verdicts import Feedback
 
 
-def stored(micro_batch_id: int, feedback: Feedback) -> Iterator[Write]:
+def stored(micro_batch_id: int, frames: Sequence[LoopedFrame]) -> Write:
     """Make the tuples that a micro-batch feeds back durable, before its entry."""
-    if feedback.looping:
-        yield Write(f"{LOOPED_FOLDER}/{micro_batch_id}", dump_frames(feedback.looping))
+    return Write(f"{LOOPED_FOLDER}/{micro_batch_id}", dump_frames(frames))
 
 
 def delivered(lane: Lane, ledger: Ledger, files: Files, plan: MicroBatchPlan, where: str) -> list[tuple[int, bytes]]:

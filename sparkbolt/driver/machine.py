@@ -292,7 +292,8 @@ class DriverMachine:
         entry = self.coordinator.stage(micro_batch_id, feedback)
         yield WriteLetters(micro_batch_id, feedback.letters)
         yield from self._commits.stage(micro_batch_id, feedback.kept)
-        yield from stored(micro_batch_id, feedback)
+        if feedback.looping:
+            yield stored(micro_batch_id, feedback.looping)
         yield WriteEntry(micro_batch_id, entry)
         times.staged_ms = self._clock.now_ms
 

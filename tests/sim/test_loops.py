@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sparkbolt.driver import looped_tuples, machine
+from sparkbolt.driver.effects import Remove
 from sparkbolt.driver.ledger import ledger_files, ledger_log
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.loops import Loops
@@ -64,12 +65,13 @@ def a_promotion_leaves_what_was_delivered(patch: Patch) -> None:
 
 
 def the_entry_is_durable_before_the_tuples(patch: Patch) -> None:
-    patch.setattr(machine, "stored", lambda number, feedback: iter(()))
+    patch.setattr(machine, "stored", lambda number, frames: Remove("looped/none"))
     committed = machine.DriverMachine.committed
 
     def late(self: Any, number: int) -> Any:
         staged = self.ledger._staged
-        yield from looped_tuples.stored(number, staged[1])
+        if staged is not None and staged[1].looping:
+            yield looped_tuples.stored(number, staged[1].looping)
         return (yield from committed(self, number))
 
     patch.setattr(machine.DriverMachine, "committed", late)

@@ -15,7 +15,9 @@ LANE = 24.0
 """The height of an edge's place in a column that it only passes."""
 LABEL_STEP = 22.0
 BACK_GAP = 30.0
-"""How far below the boxes the first edge runs that leads back, and how far beside a box it bends."""
+"""How far below the boxes the first edge runs that leads back."""
+BACK_BEND = 18.0
+"""The distance from a box to the control points of the bend of such an edge."""
 GAP_MIN = 84.0
 SMALL_EM = 6.7
 """The width of a character of a label, in pixels; rounded up, so that text fits."""
@@ -100,7 +102,7 @@ class Layout:
         points = self.stops(edge)
         if edge.is_back:
             (x0, y0), (x1, y1) = points
-            right, left = x0 + BACK_GAP, x1 - BACK_GAP
+            right, left = x0 + BACK_BEND, x1 - BACK_BEND
             return (
                 f"M{x0:.1f},{y0:.1f} C{right:.1f},{y0:.1f} {right:.1f},{edge.line:.1f} {x0:.1f},{edge.line:.1f} "
                 f"L{x1:.1f},{edge.line:.1f} C{left:.1f},{edge.line:.1f} {left:.1f},{y1:.1f} {x1:.1f},{y1:.1f}"
