@@ -36,6 +36,8 @@ from sparkbolt.base.words import Word
 from sparkbolt.errors import ConfigError
 
 _FORBIDDEN = "/.:\\"
+FEEDBACK = ", feedback"
+"""The end of the description of a subscription with feedback."""
 NAME_BYTES_MAX = 200
 """The largest size of a name in UTF-8: files are named after it, and a file name may have 255 bytes."""
 
@@ -57,7 +59,7 @@ class Subscription:
         >>> Subscription("fetch", "default", ShuffleGrouping(), feedback=True).describe()
         'shuffle, feedback'
         """
-        return self.grouping.describe() + (", feedback" if self.feedback else "")
+        return self.grouping.describe() + (FEEDBACK if self.feedback else "")
 
 
 class Role(Word):

@@ -409,7 +409,9 @@ class Coordinator:
         assert plan is not None
         verdicts = feedback.verdicts
         self._fresh = np.concatenate((verdicts.open_keys[verdicts.open_new], verdicts.touched))
-        named = chain((fail.key for fail in verdicts.failed), plan.expired, plan.beyond, (hop.key for hop in feedback.hops))
+        named = chain(
+            (fail.key for fail in verdicts.failed), plan.expired, plan.beyond, (hop.key for hop in feedback.hops)
+        )
         printed = printed_ids(self.buffers, named, self.config.stories_max)
         feedback.message_ids = dict(sorted((feedback.message_ids | printed).items()))
         self._timers.reported, self._reads = feedback.timers, feedback.reads

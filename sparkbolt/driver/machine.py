@@ -137,6 +137,7 @@ def begin(
         last_commit=last_commit if lane.inlets else None,
         logged=logged,
         first=generations[-1].first if generations else 0,
+        base=generations[-1].base if generations else 0,
     )
     transaction = Transaction(lane, files) if lane.topology.config.transactional else None
     return DriverMachine(coordinator, planner, clock, Commits(lane, files), transaction)

@@ -21,7 +21,7 @@ from sparkbolt.base.file_access import Files
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.effects import Write
 from sparkbolt.driver.ledger.agreement import LoggedOffset
-from sparkbolt.driver.looped_tuples import delivered
+from sparkbolt.driver.looped_tuples import LoopedTuples
 from sparkbolt.errors import CheckpointError, OutdatedLifeError, check
 from sparkbolt.wire.plan import MicroBatchPlan, Offset, Piece, plan_of
 
@@ -40,6 +40,7 @@ class Planner:
         last_commit: Callable[[], int] | None = None,
         logged: Callable[[int], LoggedOffset | None] = lambda _: None,
         first: int = 0,
+        base: int = 0,
     ) -> None:
         """Answer for ``coordinator``.
 
@@ -51,9 +52,11 @@ class Planner:
                 which has micro-batches without a plan.
             logged: returns the offset that Spark has logged as the end of a micro-batch; None if there is none.
             first: the micro-batch that is Spark's number 0.
+            base: the first micro-batch of the generation.
         """
         self._logged = logged
         self._first = first
+        self._looped = LoopedTuples(coordinator.lane, coordinator.ledger, files, where, base=base)
         self._last_commit = last_commit
         self.coordinator = coordinator
         self._files = files
@@ -181,8 +184,7 @@ class Planner:
         Raises:
             CheckpointError: a file with such tuples is missing or damaged.
         """
-        coordinator = self.coordinator
-        return delivered(coordinator.lane, coordinator.ledger, self._files, plan, self._where)
+        return self._looped.delivered(plan)
 
     # Offsets and plans.
 

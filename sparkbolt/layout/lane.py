@@ -2,8 +2,8 @@
 
 Any DAG becomes a line, and so does a graph whose cycles have feedback subscriptions, because those go back to the
 source through the driver. A bolt's level is its longest distance from the spouts, and rows for a later level pass
-through the levels before it. The tasks of a level are spread evenly over the spark_partitions; their dests are stored with the
-checkpoint and never computed again for it.
+through the levels before it. The tasks of a level are spread evenly over the spark_partitions; their dests are stored
+with the checkpoint and never computed again for it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from sparkbolt.base.packing import Buffer, compress, join_sections, pack_keys, s
 from sparkbolt.errors import CheckpointError
 from sparkbolt.wire.frames import Frame
 
-_HEAD = struct.Struct("<IIIIQ")
+_HEAD = struct.Struct("<IIIIIxxxxQ")
 _FILE_HEAD = struct.Struct("<4sIQ")
 _MAGIC = b"SBF1"
 _CODEC = "lz4"
@@ -37,6 +37,8 @@ class LoopedFrame:
     """The number of the task that gets it."""
     sender: int
     """The number of the task that emitted it."""
+    stream: int
+    """The number of the stream."""
     rows: int
     loose: int
     """How many of its rows belong to no tree."""
@@ -50,29 +52,31 @@ class LoopedFrame:
         """The looped frame of a frame with its encoding."""
         anchoring, loose = frame.anchoring, 0
         if anchoring is None:
-            return cls(target, frame.sender, frame.rows, frame.rows, np.empty(0, dtype=np.uint64), data)
+            nothing = np.empty(0, dtype=np.uint64)
+            return cls(target, frame.sender, frame.stream, frame.rows, frame.rows, nothing, data)
         if anchoring.offsets is not None:
             loose = int(np.count_nonzero(np.diff(anchoring.offsets) == 0))
-        return cls(target, frame.sender, frame.rows, loose, np.unique(unmix64_array(anchoring.roots)), data)
+        keys = np.unique(unmix64_array(anchoring.roots))
+        return cls(target, frame.sender, frame.stream, frame.rows, loose, keys, data)
 
     def dumps(self) -> bytes:
         """The looped frame as bytes.
 
-        >>> one = LoopedFrame(3, 2, 10, 9, np.array([7], dtype=np.uint64), b"frame")
+        >>> one = LoopedFrame(3, 2, 5, 10, 9, np.array([7], dtype=np.uint64), b"frame")
         >>> str(LoopedFrame.loads(one.dumps())) == str(one)
         True
         """
-        head = _HEAD.pack(self.target, self.sender, self.rows, self.loose, len(self.keys))
+        head = _HEAD.pack(self.target, self.sender, self.stream, self.rows, self.loose, len(self.keys))
         return head + self.keys.astype("<u8", copy=False).tobytes() + self.data
 
     @classmethod
     def loads(cls, data: Buffer) -> LoopedFrame:
         """The inverse of ``dumps``."""
         view = memoryview(data)
-        target, sender, rows, loose, count = _HEAD.unpack_from(view)
+        target, sender, stream, rows, loose, count = _HEAD.unpack_from(view)
         end = _HEAD.size + 8 * count
         keys = np.frombuffer(view[_HEAD.size : end], dtype="<u8").astype(np.uint64)
-        return cls(target, sender, rows, loose, keys, bytes(view[end:]))
+        return cls(target, sender, stream, rows, loose, keys, bytes(view[end:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +94,7 @@ class FedBack:
     def of(cls, frames: Sequence[LoopedFrame]) -> FedBack:
         """The trees of some looped frames; of several senders of a tree the lowest number stays."""
         keys = np.concatenate([np.empty(0, dtype=np.uint64), *(one.keys for one in frames)])
-        senders = np.repeat(
-            np.array([one.sender for one in frames], dtype=np.int32), [len(one.keys) for one in frames]
-        )
+        senders = np.repeat(np.array([one.sender for one in frames], dtype=np.int32), [len(one.keys) for one in frames])
         order = np.lexsort((senders, keys))
         keys, senders = keys[order], senders[order]
         starts = run_starts(keys)

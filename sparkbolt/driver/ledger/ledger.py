@@ -434,7 +434,11 @@ class Ledger:
         """Let the trees that some tasks hold expire with the next plan: these tasks are gone."""
         keys, _, holds = self._trees.arrays()
         held = np.isin(holds & MAX_TASK_NUMBER, np.array(sorted(tasks), dtype=np.int32))
-        self._expiring = distinct(np.concatenate((self._expiring, keys[held])))
+        self.release_trees(keys[held])
+
+    def release_trees(self, keys: U64) -> None:
+        """Let open trees expire with the next plan: uint64[keys], ascending."""
+        self._expiring = distinct(np.concatenate((self._expiring, keys)))
 
     # The steps of a promotion.
 
@@ -495,8 +499,8 @@ class Ledger:
         for key in keys.tolist():
             component, task = self._task_owner(self.loops.sender_of(key) or split_key(key)[0])
             reason = (
-                f"its tuples were fed back in {self.loops.hops_of(key):,} micro-batches, more than max_hops allows, the "
-                f"last time by {component}[{task}]: end the loop earlier, or raise max_hops"
+                f"its tuples were fed back in {self.loops.hops_of(key):,} micro-batches, more than max_hops allows; "
+                f"{component}[{task}] was the last that did: end the loop earlier, or raise max_hops"
             )
             fails.append(Fail(key, component, task, Cause.HOPS, reason, plan.micro_batch_id))
         self._trees.remove(keys)

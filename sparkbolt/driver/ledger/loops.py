@@ -87,9 +87,8 @@ class Loops:
             return None
         component, task = task_owner(int(state.senders[place]))
         number, hops = int(state.last[place]), int(state.hops[place])
-        return (
-            f"fed back by {component}[{task}] in micro-batch {number} (hop {hops:,}), and waits for the next micro-batch"
-        )
+        what = f"fed back by {component}[{task}] in micro-batch {number} (hop {hops:,})"
+        return f"{what}, and waits for the next micro-batch"
 
     def sender_of(self, key: int) -> int | None:
         """The number of a task that fed tuples of a tree back last; None if none did."""

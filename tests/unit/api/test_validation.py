@@ -98,8 +98,8 @@ def test_a_cycle_is_a_mistake_that_shows_the_path_once() -> None:
     builder.set_bolt("c", Split()).shuffle_grouping("b")
     builder.set_bolt("after", Split()).shuffle_grouping("c")
     assert the_mistake(builder) == (
-        "bolt 'a': its tuples come back to it, a -> b -> c -> a: give its subscription to 'c' feedback=True, and it gets "
-        "these tuples in the next micro-batch"
+        "bolt 'a': its tuples come back to it, a -> b -> c -> a: give its subscription to 'c' feedback=True, and it "
+        "gets these tuples in the next micro-batch"
     )
 
 
