@@ -264,7 +264,7 @@ class Coordinator:
     def _hops_max(self, task: int) -> int:
         """In how many micro-batches tuples of a tree of a task may be fed back."""
         spec = self.topology.components.get(self.topology.task_owner(task)[0])
-        return (self.config if spec is None else spec.config).max_hops
+        return self.config.max_hops if spec is None else spec.config.max_hops
 
     def _with_streams(self, plan: MicroBatchPlan) -> MicroBatchPlan:
         """The plan, with the sources of tuples for windows."""
