@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from examples.crawler import build as crawler
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.api.causes import Cause
 from sparkbolt.driver.ledger.ledger_files import LOOPED_FOLDER, compact
@@ -330,4 +331,14 @@ def test_a_tuple_is_dropped_only_if_all_its_trees_have_ended() -> None:
     task = engine.worker.load(number, engine.stores[engine.lane.dests[number]])
     assert task.bolt.again == [100, 300]
     assert engine.ledger.metrics.of("numbers").acked == 1
+    engine.close()
+
+
+def test_crawler_fetches_each_page_once_although_its_driver_dies_after_each_micro_batch() -> None:
+    engine = LocalEngine(crawler(pages=3_000))
+    while engine.step() is not None:
+        engine.restart()
+    metrics = engine.ledger.metrics
+    assert metrics.of("fetch").executed == metrics.of("frontier").emitted == 3_000
+    assert metrics.of("seeds").acked == 1
     engine.close()

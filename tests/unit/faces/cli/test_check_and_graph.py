@@ -305,3 +305,21 @@ def test_tasks_of_a_fused_bolt_that_receive_nothing_are_reported() -> None:
     assert first.startswith("slow: only 1 of its 3 tasks gets tuples, because it is fused with 'lines'")
     assert second.startswith("slower: only 1 of its 4 tasks gets tuples, because it is fused with 'slow'")
     assert told(1, fuse=False) == []
+
+
+def test_a_loop_is_drawn_and_described_and_its_bolt_is_not_fused() -> None:
+    builder = TopologyBuilder("loop")
+    builder.set_spout("lines", Lines())
+    first = builder.set_bolt("first", double).shuffle_grouping("lines")
+    first.shuffle_grouping("second", feedback=True)
+    builder.set_bolt("second", double, fuse=False).shuffle_grouping("first")
+    topology = builder.build()
+    lane = lay_out(topology, cores=1)
+    assert "second  ──  shuffle, feedback  ──▶  first" in text_drawing(topology)
+    assert "shuffle, feedback" in svg_drawing(topology)
+    (report,) = [one for one in examine(topology, 2).components if one.id == "first"]
+    assert report.fusion == (
+        "runs by itself: it gets tuples of the micro-batch before, by a subscription with feedback"
+    )
+    ways = next(one["inputs"] for one in components_of(lane) if one["id"] == "first")
+    assert [(way["component"], way["feedback"]) for way in ways] == [("lines", False), ("second", True)]
