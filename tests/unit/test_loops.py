@@ -267,6 +267,21 @@ def test_trees_whose_tuples_wait_for_a_bolt_that_is_gone_fail_with_the_next_plan
     engine.close()
 
 
+def test_the_fields_of_a_stream_that_is_fed_back_cannot_change() -> None:
+    builder = TopologyBuilder("down", Config(max_attempts=1))
+    builder.set_spout("numbers", Numbers(6))
+    down = builder.set_bolt("down", DownWithMore(), parallelism=2)
+    down.fields_grouping("numbers", ["n"]).fields_grouping("down", ["n"], feedback=True)
+    engine = LocalEngine(counting_down())
+    engine.step()
+    with pytest.raises(CheckpointError, match="its stream 'default' has fields .*and it keeps tuples with the fields"):
+        engine.restart(builder.build())
+
+
+class DownWithMore(Down):
+    outputs = ["n", "more"]
+
+
 def with_last(*, gone: bool) -> Topology:
     builder = TopologyBuilder("down", Config(max_attempts=1))
     builder.set_spout("numbers", Numbers(6))
