@@ -274,7 +274,7 @@ def test_the_fields_of_a_stream_that_is_fed_back_cannot_change() -> None:
     down.fields_grouping("numbers", ["n"]).fields_grouping("down", ["n"], feedback=True)
     engine = LocalEngine(counting_down())
     engine.step()
-    with pytest.raises(CheckpointError, match="its stream 'default' has fields .*and it keeps tuples with the fields"):
+    with pytest.raises(CheckpointError, match="and it keeps tuples with the fields that"):
         engine.restart(builder.build())
 
 
