@@ -24,6 +24,7 @@ from sparkbolt.base.ids import mix64_array
 from sparkbolt.driver.effects import Write
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.ledger_files import LOOPED_FOLDER
+from sparkbolt.driver.ledger.ledger_log import load_entry
 from sparkbolt.errors import CheckpointError
 from sparkbolt.layout.lane import FUSIBLE, Lane
 from sparkbolt.wire.frames import Moment, decode, encode, looped
@@ -117,12 +118,25 @@ class LoopedTuples:
         return found
 
 
-def looped_mistakes(files: Files) -> list[str]:
-    """The damage in the files of looped tuples, in sentences."""
-    wrong = []
-    for name in files.names(LOOPED_FOLDER):
+def looped_mistakes(files: Files, last_commit: int) -> list[str]:
+    """What is wrong with the files of looped tuples, in sentences: damage, and a file that the next plan needs.
+
+    Args:
+        files: those of the checkpoint.
+        last_commit: the last micro-batch that counts; its entry says whether it has fed tuples back.
+    """
+    wrong, names = [], set(files.names(LOOPED_FOLDER))
+    for name in sorted(names):
         try:
             load_frames(files.read(f"{LOOPED_FOLDER}/{name}") or b"", f"{LOOPED_FOLDER}/{name}")
         except CheckpointError as error:
             wrong.append(str(error))
+    data = files.read(f"ledger/{last_commit}.entry")
+    if data is not None and str(last_commit) not in names:
+        try:
+            rows = load_entry(data, f"ledger/{last_commit}.entry")[2].fed_back.rows
+        except CheckpointError:
+            return wrong  # the examination of the ledger reports it
+        if rows:
+            wrong.append(f"{LOOPED_FOLDER}/{last_commit} is missing, with {rows:,} tuples for the next micro-batch")
     return wrong

@@ -11,6 +11,7 @@ from examples.crawler import build as crawler
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.api.causes import Cause
 from sparkbolt.driver.ledger.ledger_files import LOOPED_FOLDER, compact
+from sparkbolt.driver.looped_tuples import looped_mistakes
 from sparkbolt.errors import CheckpointError
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
@@ -228,6 +229,19 @@ def test_a_damaged_file_of_looped_tuples_is_named() -> None:
     engine.files.write(f"{LOOPED_FOLDER}/0", data[:-1] + b"?")
     with pytest.raises(CheckpointError, match=f"{LOOPED_FOLDER}/0 is damaged: its checksum"):
         engine.step()
+    engine.close()
+
+
+def test_verify_reports_looped_tuples_that_are_missing_or_damaged() -> None:
+    engine = LocalEngine(counting_down())
+    engine.step()
+    engine.step()
+    assert looped_mistakes(engine.files, engine.last_commit) == []
+    engine.files.write(f"{LOOPED_FOLDER}/0", b"SBF?")
+    engine.files.remove(f"{LOOPED_FOLDER}/1")
+    damaged, missing = looped_mistakes(engine.files, engine.last_commit)
+    assert damaged.startswith(f"{LOOPED_FOLDER}/0 is damaged: it does not begin as a file of looped tuples")
+    assert missing == f"{LOOPED_FOLDER}/1 is missing, with 4 tuples for the next micro-batch"
     engine.close()
 
 

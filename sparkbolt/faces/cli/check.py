@@ -348,7 +348,9 @@ def _fed(spec: ComponentSpec, lane: Lane) -> int:
 def _without_effect(spec: ComponentSpec, topology: Topology) -> list[str]:
     """The names of a component's own settings that have no effect on it."""
     meaningless = (
-        {"tick_tuple_freq_secs", "fuse"} if spec.is_spout else {"max_spout_pending", "max_attempts", "retry", "trace"}
+        {"tick_tuple_freq_secs", "fuse"}
+        if spec.is_spout
+        else {"max_spout_pending", "max_attempts", "max_hops", "retry", "trace"}
     )
     if getattr(spec.component, "starts_trees", False):
         meaningless = {"fuse", "trace"}

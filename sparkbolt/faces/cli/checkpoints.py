@@ -81,7 +81,7 @@ def _examine(files: Files, directory: str) -> agreement.Agreement:
     verdict = agreement.examine(files, f"checkpoint {directory}")
     waiting, wrong = waiting_rows(files)
     wrong += aborts_mistakes(files)
-    wrong += looped_mistakes(files)
+    wrong += looped_mistakes(files, verdict.last)
     facts = [f"rows wait for their commit: {', '.join(waiting)}"] if waiting else []
     verdict = replace(verdict, facts=(*verdict.facts, *facts), mistakes=(*verdict.mistakes, *wrong))
     return replace(verdict, why_not=verdict.why_not or NOT_AGAIN) if wrong else verdict

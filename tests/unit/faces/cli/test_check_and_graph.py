@@ -166,6 +166,10 @@ def test_the_ui_and_rest_number_levels_as_check_does() -> None:
             lambda b: b.set_bolt("a", SplitOrError(), retry=RetryPolicy()).shuffle_grouping("lines"),
             "a: retry has no effect on a bolt",
         ),
+        (
+            lambda b: b.set_bolt("a", SplitOrError(), max_hops=9).shuffle_grouping("lines"),
+            "a: max_hops has no effect on a bolt",
+        ),
         (lambda b: b.set_spout("a", Queue(), max_attempts=9), "a: max_attempts has no effect on a spout that cannot"),
         (
             lambda b: b.set_bolt("a", SplitOrError()).shuffle_grouping("lines"),
