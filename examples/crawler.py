@@ -79,11 +79,11 @@ class Fetch(BasicBolt):
             collector.emit([f"https://web.example/{link}"])
 
 
-def build(pages: int = 100_000) -> Topology:
-    """The topology: seeds, frontier, fetch, and back to the frontier."""
+def build(pages: int = 100_000, tasks: int = 2) -> Topology:
+    """The topology: seeds, frontier with some tasks, fetch, and back to the frontier."""
     builder = TopologyBuilder("crawler", Config(message_timeout_secs=3600))
     builder.set_spout("seeds", Seeds(["https://web.example/0"]))
-    frontier = builder.set_bolt("frontier", Frontier(), parallelism=2)
+    frontier = builder.set_bolt("frontier", Frontier(), parallelism=tasks)
     frontier.fields_grouping("seeds", ["url"]).fields_grouping("fetch", ["url"], feedback=True)
     builder.set_bolt("fetch", Fetch(pages), parallelism=2).shuffle_grouping("frontier")
     return builder.build()

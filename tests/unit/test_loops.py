@@ -367,7 +367,18 @@ def test_crawler_fetches_each_page_once_although_its_driver_dies_after_each_micr
     engine = LocalEngine(crawler(pages=3_000))
     while engine.step() is not None:
         engine.restart()
+    check_crawled(engine, 3_000)
+
+
+def test_crawler_fetches_each_page_once_although_its_tasks_change_after_each_micro_batch() -> None:
+    engine = LocalEngine(crawler(pages=1_000))
+    while engine.step() is not None:
+        engine.restart(crawler(pages=1_000, tasks=2 + engine.last_commit % 3))
+    check_crawled(engine, 1_000)
+
+
+def check_crawled(engine: LocalEngine, pages: int) -> None:
     metrics = engine.ledger.metrics
-    assert metrics.of("fetch").executed == metrics.of("frontier").emitted == 3_000
+    assert metrics.of("fetch").executed == metrics.of("frontier").emitted == pages
     assert metrics.of("seeds").acked == 1
     engine.close()
