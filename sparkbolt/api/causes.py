@@ -31,6 +31,8 @@ class Cause(Word):
     """After the tuple, the bolt's state contains a value that cannot be stored."""
     TIMEOUT = "timeout"
     """The tree was not complete within ``message_timeout_secs``."""
+    HOPS = "hops"
+    """Tuples of the tree were fed back in more than ``max_hops`` micro-batches."""
     UNREADABLE = "unreadable"
     """The record, or its timestamp, can never be read (``BadRecord``)."""
     READ = "read"

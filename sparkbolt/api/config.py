@@ -31,6 +31,7 @@ class ComponentSettings(TypedDict, total=False):
     fuse: bool
     debug: bool
     max_attempts: int | None
+    max_hops: int
     retry: RetryPolicy | None
     dead_letters: DeadLetters | None
     on_error: Literal["fail", "stop"]
@@ -104,6 +105,9 @@ class Config:
     """The largest number of attempts at a message of a ``PartitionedSpout``, or at a tuple of a bolt that starts trees,
     the first one included, without waits between them; ``retry`` overrides it. None: 10 attempts, with waits that begin
     at half a second and double each time, up to two minutes."""
+    max_hops: Annotated[int, whole()] = 1000
+    """In how many micro-batches tuples of one tree may be fed back (``feedback=True``) before the tree fails; for the
+    trees of a spout, or of a bolt that starts trees."""
     retry: Annotated[RetryPolicy, POLICY] | None = None
     """How often, and after which waits, a failed message is retried. None: the spout's attribute ``retry`` applies; if
     that is None too, ``max_attempts`` applies, but a ``Spout`` decides itself."""

@@ -11,31 +11,22 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import cloudpickle
 
+from sparkbolt.api.bolt_declarer import BoltDeclarer
 from sparkbolt.api.components import BoltBase, Component, PartitionedSpout, Spout
-from sparkbolt.api.config import ComponentSettings, Config, did_you_mean
+from sparkbolt.api.config import ComponentSettings, Config
 from sparkbolt.api.dead_letter_targets import Way, given_for, way_of, where_nothing_is_said
-from sparkbolt.api.groupings import (
-    AllGrouping,
-    DirectGrouping,
-    FieldsGrouping,
-    GlobalGrouping,
-    Grouping,
-    LocalOrShuffleGrouping,
-    NoneGrouping,
-    PartialKeyGrouping,
-    ShuffleGrouping,
-)
+from sparkbolt.api.groupings import Grouping
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.numbering import Numbering
 from sparkbolt.api.running import RunningTopology, Telemetry
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.statefulness import keeps_state
-from sparkbolt.api.tuples import DEFAULT_STREAM, StreamDef
-from sparkbolt.api.validation import Declaration, Role, Subscription, mistakes_of
+from sparkbolt.api.tuples import StreamDef
+from sparkbolt.api.validation import FEEDBACK, Declaration, Role, Subscription, mistakes_of
 from sparkbolt.base.engine_door import check_not_imported, engine
 from sparkbolt.base.exceptions import printed
 from sparkbolt.base.tracebacks import folded
@@ -43,6 +34,7 @@ from sparkbolt.base.words import Word
 from sparkbolt.errors import ConfigError, InvalidTopology, UnknownNameError
 
 __all__ = [
+    "FEEDBACK",
     "BoltDeclarer",
     "ComponentSpec",
     "Subscription",
@@ -162,6 +154,17 @@ class Topology:
         """Return who consumes a stream: (consumer, number of its subscription, grouping), by number."""
         return self._consumers.get((component, stream), ())
 
+    @cached_property
+    def feedback_subscriptions(self) -> frozenset[int]:
+        """The numbers of the subscriptions whose tuples ride the next micro-batch."""
+        numbers = self.numbering.subscription_numbers
+        return frozenset(
+            numbers[spec.id, sub.source, sub.stream]
+            for spec in self.components.values()
+            for sub in spec.subscriptions
+            if sub.feedback
+        )
+
     def stream_at(self, number: int) -> tuple[str, StreamDef]:
         """Return the (component, stream) of a stream number; KeyError if the topology has no such stream now."""
         component, stream = self.numbering.streams[number]
@@ -210,7 +213,7 @@ class Topology:
                         for stream in sorted(spec.streams, key=lambda stream: stream.name)
                     },
                     "subscriptions": {
-                        f"{sub.source}/{sub.stream}": sub.grouping.describe()
+                        f"{sub.source}/{sub.stream}": sub.describe()
                         for sub in sorted(spec.subscriptions, key=lambda sub: (sub.source, sub.stream))
                     },
                     **({"starts_trees": True} if getattr(spec.component, "starts_trees", False) else {}),
@@ -242,7 +245,7 @@ class Topology:
                         for stream in spec.streams
                     ],
                     "subscriptions": [
-                        {"source": sub.source, "stream": sub.stream, "grouping": sub.grouping.describe()}
+                        {"source": sub.source, "stream": sub.stream, "grouping": sub.describe()}
                         for sub in spec.subscriptions
                     ],
                 }
@@ -391,81 +394,6 @@ def _given(*, checkpoint: str | os.PathLike[str] | None, **options: Any) -> dict
 
 def _unpickle(data: bytes) -> Topology:
     return Topology(*cloudpickle.loads(data))
-
-
-class BoltDeclarer:
-    """Subscribes a bolt to streams; ``set_bolt`` returns it. Calls can be chained, and ``build`` checks them."""
-
-    def __init__(self, declaration: Declaration) -> None:
-        """Store the declaration to which the methods add subscriptions."""
-        self._declaration = declaration
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise an error that suggests an existing grouping."""
-            known = [known for known in dir(type(self)) if known.endswith("grouping")]
-            hint = did_you_mean(name, known) or did_you_mean(f"{name}_grouping", known)
-            raise AttributeError(f"what set_bolt returns has no {name!r}{hint or ': it has ' + ', '.join(known)}")
-
-    def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send each tuple to one task, in turn."""
-        return self.grouping(component, ShuffleGrouping(), stream)
-
-    def fields_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send tuples with equal ``fields`` to the same task; as in Storm, no fields mean ``global_grouping``."""
-        if isinstance(fields, list | tuple) and not fields:
-            return self.global_grouping(component, stream)
-        return self._by_fields(FieldsGrouping, component, fields, stream)
-
-    def partial_key_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Like ``fields_grouping``, but each key has two tasks, which share its tuples: for skewed keys."""
-        return self._by_fields(PartialKeyGrouping, component, fields, stream)
-
-    def all_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send each tuple to every task."""
-        return self.grouping(component, AllGrouping(), stream)
-
-    def global_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send every tuple to the task with the lowest number."""
-        return self.grouping(component, GlobalGrouping(), stream)
-
-    def none_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send each tuple to any task."""
-        return self.grouping(component, NoneGrouping(), stream)
-
-    def direct_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send each tuple to the task that the sender names; the stream must be declared as ``Direct([...])``."""
-        return self.grouping(component, DirectGrouping(), stream)
-
-    def local_or_shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send each tuple to one task: in the producer's process if the bolt is fused, else like shuffle grouping."""
-        return self.grouping(component, LocalOrShuffleGrouping(), stream)
-
-    def grouping(self, component: str, grouping: Grouping, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send tuples to the tasks that a custom grouping chooses (Storm's ``customGrouping``)."""
-        given: object = grouping
-        named: tuple[object, ...] = (component, stream)
-        wrong = next((name for name in named if not isinstance(name, str)), None)
-        if wrong is not None:
-            self._declaration.mistakes.append(f"it subscribes to {printed(wrong)}, expected the id of a component")
-        elif not isinstance(given, Grouping):
-            self._declaration.mistakes.append(
-                f"it subscribes to {component!r} with {given!r}, expected an instance of a Grouping class"
-            )
-        else:
-            self._declaration.subscriptions.append(Subscription(component, stream, given))
-        return self
-
-    def _by_fields(
-        self, make: Callable[[Sequence[str]], Grouping], component: str, fields: Sequence[str], stream: str
-    ) -> BoltDeclarer:
-        try:
-            grouping = make(fields)
-        except ValueError as error:
-            self._declaration.mistakes.append(f"it subscribes to {component!r}: {error}")
-            return self
-        return self.grouping(component, grouping, stream)
 
 
 class TopologyBuilder:

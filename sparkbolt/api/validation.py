@@ -36,6 +36,8 @@ from sparkbolt.base.words import Word
 from sparkbolt.errors import ConfigError
 
 _FORBIDDEN = "/.:\\"
+FEEDBACK = ", feedback"
+"""The end of the description of a subscription with feedback."""
 NAME_BYTES_MAX = 200
 """The largest size of a name in UTF-8: files are named after it, and a file name may have 255 bytes."""
 
@@ -47,6 +49,17 @@ class Subscription:
     source: str
     stream: str
     grouping: Grouping
+    feedback: bool = False
+    """Whether the bolt gets the tuples in the next micro-batch, so that the subscription may close a cycle."""
+
+    def describe(self) -> str:
+        """The grouping, and whether it is a feedback subscription.
+
+        >>> from sparkbolt.api.groupings import ShuffleGrouping
+        >>> Subscription("fetch", "default", ShuffleGrouping(), feedback=True).describe()
+        'shuffle, feedback'
+        """
+        return self.grouping.describe() + (FEEDBACK if self.feedback else "")
 
 
 class Role(Word):
@@ -118,7 +131,8 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
     if total > MAX_TASK_NUMBER:
         mistakes.append(f"all components together have {total} tasks, expected at most {MAX_TASK_NUMBER}")
     mistakes += [
-        f"bolt {cycle[0]!r}: its tuples come back to it, {' -> '.join(cycle)}: cycles are not possible"
+        f"bolt {cycle[0]!r}: its tuples come back to it, {' -> '.join(cycle)}: give its subscription to {cycle[-2]!r} "
+        "feedback=True, and it gets these tuples in the next micro-batch"
         for cycle in cycles(declared)
     ]
     return mistakes
@@ -305,6 +319,13 @@ def _transactional_mistakes(declaration: Declaration, config: Config) -> Iterato
         return
     if isinstance(component, PartitionedSpout) and component.tracked is False:
         yield "its records are not tracked, and in a transactional topology what fails of them could not be left out"
+    for subscription in declaration.subscriptions:
+        if subscription.feedback:
+            yield (
+                f"its subscription to {subscription.source!r} has feedback=True, whose tuples wait for the next "
+                "micro-batch, and in a transactional topology each tree is complete at the end of its micro-batch: "
+                "leave one of the two out"
+            )
     if not isinstance(component, BoltBase):
         return
     if isinstance(component, RuntimeBolt) and component.starts_trees is not True:
@@ -446,11 +467,11 @@ def _dead_letter_mistakes(declaration: Declaration, declarations: Sequence[Decla
 
 
 def cycles(known: Mapping[str, Declaration]) -> list[list[str]]:
-    """Return the shortest cycles of subscriptions, as [a, b, a]; no bolt is in two of them."""
+    """Return the shortest cycles of subscriptions without feedback, as [a, b, a]; no bolt is in two of them."""
     consumers: dict[str, list[str]] = {id_: [] for id_ in known}
     for id_, declaration in known.items():
         for subscription in declaration.subscriptions:
-            if subscription.source in consumers:
+            if subscription.source in consumers and not subscription.feedback:
                 consumers[subscription.source].append(id_)
     shortest: list[list[str]] = []
     reported: set[str] = set()

@@ -57,6 +57,7 @@ def components_of(lane: Lane) -> list[ComponentDocument]:
                     stream=sub.stream,
                     grouping=_STORM_GROUPINGS.get(type(sub.grouping).__name__, "CUSTOM"),
                     fields=fields_of(sub.grouping),
+                    feedback=sub.feedback,
                 )
                 for sub in spec.subscriptions
             ],

@@ -100,6 +100,8 @@ class StreamSubscription(TypedDict):
     grouping: str
     """Storm's name: SHUFFLE, FIELDS, ALL, GLOBAL (= NONE ...), LOCAL_OR_SHUFFLE, PARTIAL_KEY, DIRECT, CUSTOM."""
     fields: list[str]
+    feedback: bool
+    """Whether the bolt gets the tuples in the next micro-batch."""
 
 
 class ComponentDocument(TypedDict):

@@ -236,7 +236,8 @@ class Coordinator:
         outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
         news = outbox_acks and mono_s >= self._outbox_acks_due(outbox_acks)
         returned, returned_from = self.returned.take() if self.lifecycle.emits else ((), ())
-        if not (entries.read or entries.again or ticks or expired or clocks or news or returned_from):
+        looped = self.ledger.loops.waiting
+        if not (entries.read or entries.again or ticks or expired or clocks or news or returned_from or looped):
             yield from self.spout_steps.ask_finished(lambda: self._is_done)
             return None
         plan = MicroBatchPlan(
@@ -253,10 +254,17 @@ class Coordinator:
             clocks=clocks,
             returned=returned,
             returned_from=returned_from,
+            looped=looped,
+            beyond=self.ledger.loops.beyond(self._hops_max),
         )
         plan = self._with_streams(plan)
         self.in_force, self._planned_at, self._probing = plan, mono_s, frozenset(rooms)
         return plan
+
+    def _hops_max(self, task: int) -> int:
+        """In how many micro-batches tuples of a tree of a task may be fed back."""
+        spec = self.topology.components.get(self.topology.task_owner(task)[0])
+        return self.config.max_hops if spec is None else spec.config.max_hops
 
     def _with_streams(self, plan: MicroBatchPlan) -> MicroBatchPlan:
         """The plan, with the sources of tuples for windows."""
@@ -407,7 +415,9 @@ class Coordinator:
         assert plan is not None
         verdicts = feedback.verdicts
         self._fresh = np.concatenate((verdicts.open_keys[verdicts.open_new], verdicts.touched))
-        named = chain((fail.key for fail in verdicts.failed), plan.expired, (hop.key for hop in feedback.hops))
+        named = chain(
+            (fail.key for fail in verdicts.failed), plan.expired, plan.beyond, (hop.key for hop in feedback.hops)
+        )
         printed = printed_ids(self.buffers, named, self.config.stories_max)
         feedback.message_ids = dict(sorted((feedback.message_ids | printed).items()))
         self._timers.reported, self._reads = feedback.timers, feedback.reads
@@ -499,8 +509,8 @@ class Coordinator:
 
     @staticmethod
     def reads(plan: MicroBatchPlan | None) -> bool:
-        """Whether a plan reads new tuples or retries any."""
-        return plan is not None and bool(plan.reserving)
+        """Whether a plan reads new tuples, retries any, or delivers looped ones."""
+        return plan is not None and bool(plan.reserving or plan.looped)
 
     @property
     def drained(self) -> bool:
@@ -514,6 +524,7 @@ class Coordinator:
             and not self.is_read_logged
             and self.ledger.staged is None
             and self.ledger.open_trees == 0
+            and not self.ledger.loops.waiting
             and all(buffer.idle for buffer in self.buffers.values())
         )
 

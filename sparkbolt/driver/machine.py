@@ -3,7 +3,7 @@
     begin       take a life's number, load the ledger, open the spouts
     asked       first of all: commit rows and tell spouts their progress; then promote, plan
     confirmed   the plan runs
-    ran         execute, then make letters, rows and the entry durable
+    ran         execute, then make letters, rows, looped tuples and the entry durable
     committed   commit rows, promote, notify, compact
     query_ended as ``committed``, if Spark has committed the staged micro-batch
 
@@ -51,6 +51,7 @@ from sparkbolt.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.driver.ledger.ledger_files import check_number, load_ledger
 from sparkbolt.driver.ledger.ledger_settings import ledger_settings, settings_of
 from sparkbolt.driver.lifecycle import Lifecycle
+from sparkbolt.driver.looped_tuples import stored
 from sparkbolt.driver.planner import Planner
 from sparkbolt.driver.transaction import Transaction
 from sparkbolt.layout.lane import Lane
@@ -136,6 +137,7 @@ def begin(
         last_commit=last_commit if lane.inlets else None,
         logged=logged,
         first=generations[-1].first if generations else 0,
+        base=generations[-1].base if generations else 0,
     )
     transaction = Transaction(lane, files) if lane.topology.config.transactional else None
     return DriverMachine(coordinator, planner, clock, Commits(lane, files), transaction)
@@ -291,6 +293,8 @@ class DriverMachine:
         entry = self.coordinator.stage(micro_batch_id, feedback)
         yield WriteLetters(micro_batch_id, feedback.letters)
         yield from self._commits.stage(micro_batch_id, feedback.kept)
+        if feedback.looping:
+            yield stored(micro_batch_id, feedback.looping)
         yield WriteEntry(micro_batch_id, entry)
         times.staged_ms = self._clock.now_ms
 

@@ -21,6 +21,7 @@ from sparkbolt.base.file_access import Files
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.effects import Write
 from sparkbolt.driver.ledger.agreement import LoggedOffset
+from sparkbolt.driver.looped_tuples import LoopedTuples
 from sparkbolt.errors import CheckpointError, OutdatedLifeError, check
 from sparkbolt.wire.plan import MicroBatchPlan, Offset, Piece, plan_of
 
@@ -39,6 +40,7 @@ class Planner:
         last_commit: Callable[[], int] | None = None,
         logged: Callable[[int], LoggedOffset | None] = lambda _: None,
         first: int = 0,
+        base: int = 0,
     ) -> None:
         """Answer for ``coordinator``.
 
@@ -50,9 +52,11 @@ class Planner:
                 which has micro-batches without a plan.
             logged: returns the offset that Spark has logged as the end of a micro-batch; None if there is none.
             first: the micro-batch that is Spark's number 0.
+            base: the first micro-batch of the generation.
         """
         self._logged = logged
         self._first = first
+        self._looped = LoopedTuples(coordinator.lane, coordinator.ledger, files, where, base=base)
         self._last_commit = last_commit
         self.coordinator = coordinator
         self._files = files
@@ -173,6 +177,14 @@ class Planner:
             shares[place].extend(own)
             heapq.heapreplace(smallest, (size + _size(own), place))
         return shares
+
+    def looped(self, plan: MicroBatchPlan) -> list[tuple[int, bytes]]:
+        """The rows (dest, frame) with the looped tuples that a confirmed plan delivers.
+
+        Raises:
+            CheckpointError: a file with such tuples is missing or damaged.
+        """
+        return self._looped.delivered(plan)
 
     # Offsets and plans.
 

@@ -8,14 +8,14 @@ generation of the checkpoint (``ledger.generations``).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkbolt.api.inlets import InletSpout
 from sparkbolt.api.numbering import Numbering
 from sparkbolt.api.runtime_bolts import RuntimeBolt
-from sparkbolt.api.topology import ComponentKind, ComponentSpec, Topology
+from sparkbolt.api.topology import FEEDBACK, ComponentKind, ComponentSpec, Topology
 from sparkbolt.base.words import Word
 from sparkbolt.driver.ledger.generations import FIRST_FOLDER, Generation, Generations
 from sparkbolt.driver.ledger.ledger_settings import described
@@ -299,6 +299,7 @@ def _steps(
         yield ShapeStep(_named(has[new], new), Effect.GOES_ON, f"it was called {old!r}")
     stores = {renamed.get(id_, id_) for level in before.placement["stateful"] for id_ in level}
     alike = _alike(had, has)
+    loops = {key for one in had.values() for key, how in one["subscriptions"].items() if how.endswith(FEEDBACK)}
     for id_ in had:
         if id_ not in has:
             yield _gone(id_, had[id_], id_ in stores, alike.get(id_))
@@ -306,7 +307,8 @@ def _steps(
         if id_ not in had:
             yield ShapeStep(_named(has[id_], id_), Effect.BEGINS, "it is new")
     for id_ in sorted(set(had) & set(has)):
-        yield from _component_steps(topology.components[id_], had[id_], has[id_], id_ in stores, lane, divisible)
+        spec, keeps = topology.components[id_], id_ in stores
+        yield from _component_steps(spec, had[id_], has[id_], keeps, lane, divisible, loops)
 
 
 def _today(one: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
@@ -349,9 +351,18 @@ def _without_inputs(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _component_steps(
-    spec: ComponentSpec, was: Mapping[str, Any], now: Mapping[str, Any], keeps: bool, lane: Lane, divisible: Divisible
+    spec: ComponentSpec,
+    was: Mapping[str, Any],
+    now: Mapping[str, Any],
+    keeps: bool,
+    lane: Lane,
+    divisible: Divisible,
+    loops: Collection[str],
 ) -> Iterator[ShapeStep]:
-    """The steps of a component that both topologies have; ``keeps``: the checkpoint has state of it."""
+    """The steps of a component that both topologies have.
+
+    ``keeps``: the checkpoint has state of it; ``loops``: the streams, as component/stream, whose tuples may wait.
+    """
     what = _named(now, spec.id)
     if _role(was["kind"]) != _role(now["kind"]):
         why = f"it was a {was['kind']} and is now a {now['kind']}: give it another id, which begins empty"
@@ -369,7 +380,8 @@ def _component_steps(
     yield from _tasks(spec, was["parallelism"], keeps and spec.keeps_state, what, lane, divisible)
     yield from _settings(spec, was.get("settings", {}), now.get("settings", {}), what)
     yield from _inputs(was, now, keeps and spec.keeps_state, what)
-    yield from _streams(was, now, spec.id in (*lane.starters, *lane.inlets), what)
+    every = spec.id in (*lane.starters, *lane.inlets)
+    yield from _streams(was, now, lambda name: every or f"{spec.id}/{name}" in loops, what)
 
 
 def _role(kind: str) -> str:
@@ -433,15 +445,17 @@ def _keys(grouping: str) -> tuple[str, int]:
     return kind, fields.count(",") + 1 if fields else 0
 
 
-def _streams(was: Mapping[str, Any], now: Mapping[str, Any], is_kept: bool, what: str) -> Iterator[ShapeStep]:
-    """``is_kept``: its tuples are kept until their trees are finished, with the fields that they had."""
+def _streams(
+    was: Mapping[str, Any], now: Mapping[str, Any], is_kept: Callable[[str], bool], what: str
+) -> Iterator[ShapeStep]:
+    """``is_kept``: whether tuples of a stream are kept, for a time, with the fields that they had."""
     old, new = was["streams"], now["streams"]
     for name in sorted({*old, *new}):
         if old.get(name) == new.get(name):
             continue
         if name not in old or name not in new:
             yield ShapeStep(what, Effect.GOES_ON, f"it declares stream {name!r}{'' if name in new else ' no more'}")
-        elif is_kept and old[name] != new[name]:
+        elif is_kept(name) and old[name] != new[name]:
             why = f"its stream {name!r} has fields {new[name]['fields']} and had {old[name]['fields']}, and it keeps "
             why += "tuples with the fields that they had: change it back, or use another stream"
             yield ShapeStep(what, Effect.REFUSED, why)

@@ -1,8 +1,9 @@
 """The lane: lays a topology out as source, level 1 .. n, acker, feedback.
 
-Any DAG becomes a line. A bolt's level is its longest distance from the spouts, and rows for a later level pass through
-the levels before it. The tasks of a level are spread evenly over the spark_partitions; their dests are stored with the
-checkpoint and never computed again for it.
+Any DAG becomes a line, and so does a graph whose cycles have feedback subscriptions, because those go back to the
+source through the driver. A bolt's level is its longest distance from the spouts, and rows for a later level pass
+through the levels before it. The tasks of a level are spread evenly over the spark_partitions; their dests are stored
+with the checkpoint and never computed again for it.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Lane:
 
         def depth(name: str) -> int:
             if name not in by_component:
-                sources = {subscription.source for subscription in self.topology.components[name].subscriptions}
+                sources = _forward_sources(self.topology.components[name])
                 by_component[name] = 1 + max(map(depth, sources)) if sources else 0
             return by_component[name]
 
@@ -244,10 +245,16 @@ def _may_fuse(spec: ComponentSpec) -> bool:
         spec.config.fuse
         and not spec.keeps_state
         and len({subscription.source for subscription in spec.subscriptions}) == 1
+        and not any(subscription.feedback for subscription in spec.subscriptions)
         and all(type(subscription.grouping) in FUSIBLE for subscription in spec.subscriptions)
         and spec.config.tick_tuple_freq_secs is None
         and (getattr(spec.component, "flush_anywhere", False) or not defines_flush(spec.component))
     )
+
+
+def _forward_sources(spec: ComponentSpec) -> set[str]:
+    """The components from which a bolt gets tuples of the same micro-batch."""
+    return {subscription.source for subscription in spec.subscriptions if not subscription.feedback}
 
 
 def _levels(topology: Topology, fused_into: Mapping[str, str]) -> tuple[Level, ...]:
@@ -257,8 +264,7 @@ def _levels(topology: Topology, fused_into: Mapping[str, str]) -> tuple[Level, .
         if name in fused_into:
             return level_of(fused_into[name])
         if name not in numbers:
-            subscriptions = topology.components[name].subscriptions
-            numbers[name] = 1 + max(level_of(subscription.source) for subscription in subscriptions)
+            numbers[name] = 1 + max(map(level_of, _forward_sources(topology.components[name])), default=0)
         return numbers[name]
 
     by_level: dict[int, list[str]] = {}

@@ -234,7 +234,7 @@ class LocalEngine:
 
     def first_rows(self, plan: MicroBatchPlan) -> list[Row]:
         """Return the rows that enter the lane before those of its spouts; tests of inlets add theirs."""
-        return clock_rows(self.lane, plan)
+        return [*clock_rows(self.lane, plan), *self.machine.planner.looped(plan)]
 
     def _store_of(self, dest: int) -> DictStore:
         return self.stores.setdefault(dest, DictStore())

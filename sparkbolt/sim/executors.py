@@ -67,6 +67,8 @@ class MicroBatchOutcome:
     """The rows of committers, once they are gathered."""
     repeats: list[tuple[str, list[Row], list[Row]]] = field(default_factory=list)
     """For each spark_task that ran twice: its name, and its rows of each run."""
+    looped: list[Row] = field(default_factory=list)
+    """The rows with the looped tuples that the micro-batch delivered."""
     exclusion: Exclusion = NOTHING_EXCLUDED
     """In a transactional topology: the exclusion of the execution that counts."""
 
@@ -113,6 +115,7 @@ class Executors:
         pending: Pending,
         random_: random.Random,
         exclusion: Exclusion = NOTHING_EXCLUDED,
+        looped: Sequence[Row] = (),
     ) -> MicroBatchOutcome:
         """Run the spark_tasks of a micro-batch, stage by stage.
 
@@ -122,10 +125,11 @@ class Executors:
             pending: The faults that have not happened yet.
             random_: Decides the orders, and the worker of each spark_task.
             exclusion: The messages that this execution leaves out.
+            looped: The rows with the looped tuples that the plan delivers.
         """
-        outcome = MicroBatchOutcome()
+        outcome = MicroBatchOutcome(looped=list(looped))
         moment = Moment(plan.micro_batch_id, plan.now_ms)
-        rows: list[Row] = clock_rows(self._lane, plan)
+        rows: list[Row] = [*clock_rows(self._lane, plan), *looped]
         jobs: list[tuple[str, Sequence[Row], Work]] = [
             (f"source/{place}", (), self._reading(moment, share, exclusion))
             for place, share in enumerate(shares)

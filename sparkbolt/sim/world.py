@@ -62,6 +62,7 @@ from sparkbolt.wire.acker import gather
 from sparkbolt.wire.exclusion import NOTHING_EXCLUDED
 from sparkbolt.wire.plan import BEFORE_THE_FIRST, MicroBatchPlan, Offset, Piece
 from sparkbolt.wire.verdicts import Feedback
+from sparkbolt.worker.routing import Row
 
 START_MS = 1_767_225_600_000
 """The time at which every simulation begins: 2026-01-01, in milliseconds since the epoch."""
@@ -130,6 +131,8 @@ class World:
         self._ran: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
         self._shares: list[list[Piece]] = []
         """The share of each spark_task of the source in the plan to run."""
+        self._looped: Sequence[Row] = ()
+        """The rows with the looped tuples that the plan to run delivers."""
         self._random = random.Random()
         self._outcome = MicroBatchOutcome()
         """The outcome of the last execution."""
@@ -324,6 +327,7 @@ class World:
         """Return the plan that Spark runs, and the share of each spark_task of the source."""
         machine = self.driver.machine
         plan = machine.confirmed(end)
+        self._looped = machine.planner.looped(plan)
         return plan, machine.planner.shares(plan, self.subject.lane.spark_partitions)
 
     def run_micro_batch(self, micro_batch_id: int, parts: Ready) -> None:
@@ -445,7 +449,7 @@ class World:
         elif exclusion is not None and self._aborted[0] != plan:
             self._aborted = plan, []
         exclusion = exclusion or NOTHING_EXCLUDED
-        self._outcome = self.executors.run(plan, self._shares, self.pending, self._random, exclusion)
+        self._outcome = self.executors.run(plan, self._shares, self.pending, self._random, exclusion, self._looped)
         self._outcome.exclusion = exclusion
         return gather(data for _, data in self._outcome.rows)
 

@@ -254,8 +254,8 @@ class Life:
             plan = self.machine.confirmed(end)
             moment = Moment(plan.micro_batch_id, plan.now_ms)
             shares = self.machine.planner.shares(plan, cores_of(self._spark))
-            clocks = clock_rows(self.lane, plan)
-            return [packed_task(moment, share, clocks if i == 0 else ()) for i, share in enumerate(shares)]
+            rows, each = [*clock_rows(self.lane, plan), *self.machine.planner.looped(plan)], len(shares)
+            return [packed_task(moment, share, rows[place::each]) for place, share in enumerate(shares)]
 
     # The end of the lane.
 

@@ -23,24 +23,24 @@ from sparkbolt.worker.source_reader import run_piece
 from sparkbolt.worker.worker import Worker
 
 
-def packed_task(moment: Moment, pieces: Sequence[Piece], clocks: Sequence[Row]) -> bytes:
+def packed_task(moment: Moment, pieces: Sequence[Piece], passing: Sequence[Row]) -> bytes:
     """Pack a task for one spark_task.
 
     Args:
         moment: the number and the time of the micro-batch.
         pieces: the pieces of the plan to read.
-        clocks: rows that are sent on unchanged.
+        passing: rows that are sent on unchanged: clocks, and looped tuples.
     """
-    data: bytes = cloudpickle.dumps((moment, tuple(pieces), tuple(clocks)))
+    data: bytes = cloudpickle.dumps((moment, tuple(pieces), tuple(passing)))
     return data
 
 
 def read(bundle: JobBundle, task: bytes) -> Iterator[pa.RecordBatch]:
     """Run a task that ``packed_task`` has packed: its rows, as Arrow batches of (dest, frame)."""
-    moment, pieces, clocks = cloudpickle.loads(task)
+    moment, pieces, passing = cloudpickle.loads(task)
     exclusion = announced()
-    if clocks:
-        yield from batches_of(clocks)
+    if passing:
+        yield from batches_of(passing)
     for piece in pieces:
         with staged():
             rows = shielded(worker_of(bundle), partial(_read, moment, piece, exclusion))

@@ -59,6 +59,7 @@ from sparkbolt.wire.frames import (
     unwrap,
     wrap,
 )
+from sparkbolt.wire.looped_frames import NOTHING_FED_BACK, FedBack, LoopedFrame
 from sparkbolt.wire.verdicts import NO_HOLDER, NO_TASKS, Feedback, KeptRows, Partials, Verdicts
 
 BLOCK_BITS = 18
@@ -406,6 +407,8 @@ def gather(frames: Iterable[Any]) -> Feedback:
             feedback.letters.append(bytes(unwrap(data, FrameKind.LETTERS)))
         elif kind == FrameKind.ROWS:
             feedback.kept.append(KeptRows(*decode_control(data, FrameKind.ROWS)))
+        elif kind == FrameKind.LOOPING:
+            feedback.looping.append(LoopedFrame.loads(unwrap(data, FrameKind.LOOPING)))
         else:
             raise InvariantError(f"a frame of kind {kind} reached the end of the lane: no level took it")
     if partials:
@@ -418,6 +421,8 @@ def gather(frames: Iterable[Any]) -> Feedback:
     feedback.reads.sort()
     feedback.letters.sort()
     feedback.kept.sort(key=lambda kept: kept[:2])
+    feedback.looping.sort(key=lambda one: (one.target, one.sender, one.data))
+    feedback.fed_back = FedBack.of(feedback.looping) if feedback.looping else NOTHING_FED_BACK
     return feedback
 
 

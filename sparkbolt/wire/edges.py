@@ -139,6 +139,20 @@ class Anchoring:
         pairs, offsets = pairs_of_rows(self.offsets, rows)
         return Anchoring(self.roots[pairs], self.edges[pairs], offsets)
 
+    def rows_outside(self, roots: U64) -> npt.NDArray[np.intp]:
+        """intp[rows]: the rows that belong to a tree besides those of ``roots``, or to no tree at all.
+
+        >>> pairs = Anchoring(np.array([7, 8, 7], np.uint64), np.zeros(3, np.uint64), np.array([0, 2, 3, 3]))
+        >>> pairs.rows_outside(np.array([7], np.uint64)).tolist()
+        [0, 2]
+        """
+        inside = np.isin(self.roots, roots)
+        if self.offsets is None:
+            return np.flatnonzero(~inside)
+        before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(inside)))
+        pairs = np.diff(self.offsets)
+        return np.flatnonzero((np.diff(before[self.offsets]) < pairs) | (pairs == 0))
+
 
 def joined_anchorings(parts: Sequence[Anchoring]) -> Anchoring:
     """The trees of the rows of several blocks, one block after the other."""

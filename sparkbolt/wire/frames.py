@@ -65,6 +65,10 @@ class FrameKind(IntEnum):
     """The users' own ids of messages, for the driver."""
     ROWS = 9
     """Rows of a committer, for the driver."""
+    LOOPING = 10
+    """Tuples for a feedback subscription (``LoopedFrame``), for the driver."""
+    LOOPED = 11
+    """The same tuples in the next micro-batch, on their way from the driver to their task (``looped``)."""
 
 
 _HEAD = struct.Struct("<BxxxIqq")
@@ -122,9 +126,10 @@ class Frame:
         anchoring = self.anchoring.take(rows) if self.anchoring is not None else None
         attempts = self.attempts[rows] if self.attempts is not None else None
         columns = [take(column, rows) for column in self.columns]
-        return Frame(
-            self.sender, self.stream, self.piece, self.sequence, len(rows), columns, anchoring, attempts, self.path
-        )
+        new = enumerate(rows.tolist()) if self.unreadable else ()
+        unreadable = {place: self.unreadable[row] for place, row in new if row in self.unreadable}
+        own = self.sender, self.stream, self.piece, self.sequence
+        return Frame(*own, len(rows), columns, anchoring, attempts, self.path, unreadable)
 
     def roots_of(self, row: int) -> list[int]:
         """The roots of the trees that a row belongs to."""
@@ -566,6 +571,28 @@ def collect(rows: Iterable[bytes | memoryview | pa.Buffer]) -> Inbox:
         kind = kind_of(data)
         if kind == FrameKind.CLOCK:
             inbox.clock = decode_control(data, FrameKind.CLOCK)
+        elif kind == FrameKind.LOOPED:
+            inbox.frames += _living(unwrap(data, FrameKind.LOOPED))
         else:
             inbox.frames.append(decode(data))
     return inbox
+
+
+def looped(data: bytes, gone: npt.NDArray[np.uint64], moment: Moment) -> bytes:
+    """An encoded frame of an earlier micro-batch as a row of ``moment``, for ``collect``.
+
+    Args:
+        data: the frame.
+        gone: uint64[roots], trees that are not open any more: rows that belong to no other tree are dropped.
+        moment: the micro-batch that delivers it.
+    """
+    return wrap(FrameKind.LOOPED, len(gone).to_bytes(8, "little") + gone.tobytes() + data, moment)
+
+
+def _living(body: memoryview) -> list[Frame]:
+    """The frame in a ``looped`` row, with the rows that still belong to an open tree or to none; empty without rows."""
+    start = 8 + 8 * int.from_bytes(body[:8], "little")
+    gone, frame = np.frombuffer(body[8:start], dtype=np.uint64), decode(body[start:])
+    if len(gone) and frame.anchoring is not None:
+        frame = frame.take(frame.anchoring.rows_outside(gone))
+    return [frame] if frame.rows else []

@@ -135,6 +135,11 @@ class MicroBatchPlan:
     """Dead letters whose messages wait in their logs again once the plan is promoted."""
     returned_from: tuple[tuple[str, int], ...] = ()
     """(file, index of the line): the requests for which this plan is the answer."""
+    looped: tuple[int, ...] = ()
+    """Earlier micro-batches whose tuples for feedback subscriptions this one delivers."""
+    beyond: tuple[int, ...] = ()
+    """Keys of open trees that have been fed back more than ``max_hops`` times: their tuples are not delivered, and the
+    promotion of this micro-batch fails them."""
 
     def sources(self, owner: TaskOwner) -> list[tuple[str, str]]:
         """(spout, source) of each source that tuples of the micro-batch may come from; its index is its code.

@@ -22,6 +22,7 @@ from sparkbolt.base.ids import (
     empty_u64,
 )
 from sparkbolt.observe.measurements import Measurements
+from sparkbolt.wire.looped_frames import NOTHING_FED_BACK, FedBack, LoopedFrame
 
 NO_HOLDER = 0
 """The holder of a tree for which no task reported a hold; task numbers start at 1."""
@@ -155,6 +156,10 @@ class Feedback(StageFeedback):
     """Dead letters for the checkpoint, sorted: lines of JSON that are not parsed on the way."""
     kept: list[KeptRows] = field(default_factory=list)
     """The rows of committers, those of one component by task."""
+    looping: list[LoopedFrame] = field(default_factory=list)
+    """The tuples for feedback subscriptions, sorted; a later micro-batch delivers them."""
+    fed_back: FedBack = field(default_factory=lambda: NOTHING_FED_BACK)
+    """The trees of these tuples."""
     reads: list[tuple[str, Any, int]] = field(default_factory=list)
     """(spout, the part of a range that was read (``Range``), bytes), sorted; only of spouts that measure their
     reads."""

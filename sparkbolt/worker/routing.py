@@ -33,7 +33,20 @@ from sparkbolt.base.ids import U64, edge_salt
 from sparkbolt.errors import EmitError, check
 from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.edges import Anchoring, Parents, anchored, pairs_of_rows
-from sparkbolt.wire.frames import Column, Frame, Moment, Path, column_of, encode, part, take, unpicklable
+from sparkbolt.wire.frames import (
+    Column,
+    Frame,
+    FrameKind,
+    Moment,
+    Path,
+    column_of,
+    encode,
+    part,
+    take,
+    unpicklable,
+    wrap,
+)
+from sparkbolt.wire.looped_frames import LoopedFrame
 
 SLOTS_PER_SUBSCRIPTION = 1 << 10
 Row: TypeAlias = tuple[int, bytes]
@@ -50,6 +63,8 @@ class Route:
     targets: tuple[int, ...]
     grouping: Grouping
     fused: bool
+    feedback: bool = False
+    """Whether the rows go to the driver, which delivers them in the next micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +128,8 @@ def routes_of(topology: Topology, component: str, fused: frozenset[str], sender:
             targets = topology.tasks(spec.id)
             context = GroupingContext(topology.name, component, spec.id, sender, topology.config)
             own = prepared(grouping, context, stream.name, targets)
-            routes.append(Route(number, spec.id, targets, own, spec.id in fused))
+            feedback = number in topology.feedback_subscriptions
+            routes.append(Route(number, spec.id, targets, own, spec.id in fused, feedback))
             keys.update(grouping.fields if isinstance(grouping, FieldsGrouping) else ())
             keys.update(spec.component.dictionaries if isinstance(spec.component, ColumnBolt) else ())
         index = topology.stream_index(component, stream.name)
@@ -293,15 +309,20 @@ class Router:
     def _frames(self, routed: RoutedRows, sender: int, stream: int, path: Path) -> list[Refusal]:
         """Write the rows that one task sends to another on one stream; rows that cannot be sent are returned."""
         refusals: list[Refusal] = []
-        dest = self._lane.dests[routed.target]
         for start, stop in self._pieces(routed):
             frame = self._frame(routed, sender, stream, start, stop)
-            frame.path = path
-            self._write(dest, frame, refusals)
+            frame.path = path[-1:] if routed.route.feedback else path
+            self._write(routed, frame, refusals)
         return refusals
 
-    def _write(self, dest: int, frame: Frame, refusals: list[Refusal]) -> None:
-        """Write a frame as one row of Spark, or as several if its encoded size is too large."""
+    def _write(self, to: RoutedRows, frame: Frame, refusals: list[Refusal]) -> None:
+        """Write a frame as one row of Spark, or as several if its encoded size is too large.
+
+        Args:
+            to: says which task gets the frame, and in which micro-batch.
+            frame: some of its rows.
+            refusals: rows that cannot be sent are appended.
+        """
         try:
             data = encode(frame, self._moment)
         except BaseException as error:  # noqa: BLE001  pickling calls user code, which may raise anything
@@ -316,15 +337,18 @@ class Router:
             for rows in np.array_split(np.arange(frame.rows), pieces):
                 part_ = frame.take(rows)
                 part_.sequence = self._next_sequence(frame.sender, frame.stream)
-                self._write(dest, part_, refusals)
+                self._write(to, part_, refusals)
         elif len(data) > config.tuple_bytes_max and frame.rows:
             text = (
                 f"a tuple of {len(data):,} bytes cannot be sent to another task: tuple_bytes_max is "
                 f"{config.tuple_bytes_max:,}; send a reference to what is large, such as a path, or raise the limit"
             )
             refusals.append(Refusal(frame.sender, frame.roots_of(0), text, frame.path))
+        elif to.route.feedback:
+            data = wrap(FrameKind.LOOPING, LoopedFrame.of(to.target, frame, data).dumps(), self._moment)
+            self.rows.append((self._lane.feedback_dest, data))
         else:
-            self.rows.append((dest, data))
+            self.rows.append((self._lane.dests[to.target], data))
 
     def _without_unpicklable(self, frame: Frame, refusals: list[Refusal]) -> Frame:
         """The frame without the rows that have an unpicklable value; these are added to ``refusals``."""

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from sparkbolt.connectors.files.dead_letter_files import LettersRead, letters_of, read_letters
-from tests.spark.killed_topology import FAILS_ALWAYS, GROUP, KINDS, SHAPES, UNIT_MS
+from tests.spark.killed_topology import FAILS_ALWAYS, GROUP, KINDS, SHAPES, STEPS_MAX, UNIT_MS
 from tests.windows import books as windows
 from tests.windows.books import rows_of
 from tests.windows.shapes import Feed
@@ -113,6 +113,12 @@ def check_counts(remains: Remains) -> None:
     found = Counter((row["word"], row["count"]) for row in rows_of(remains.out / "counts"))
     true = Counter(word for line in remains.lines for word in line.split())
     assert found == {(word, count): 1 for word, total in true.items() for count in range(1, total + 1)}
+
+
+def check_loops(remains: Remains) -> None:
+    """Each number has left the loop once, after exactly as many steps as it had to take."""
+    found = sorted((row["number"], row["steps"]) for row in rows_of(remains.out / "walks"))
+    assert found == [(number, number % (STEPS_MAX + 1) + 1) for number in range(len(remains.lines))]
 
 
 def check_windows(remains: Remains) -> None:

@@ -3,12 +3,14 @@
     lines -> split -> count -> counts            transfers -> parse -> debit -> credit -> statement
       +----> hold                                               +----> sinks
       +----> timed -> shapes -> tally                           +----> group -> total -> totals
-               +----> arrivals
+      |        +----> arrivals
+      +----> first -> steps -> walks
+                <------+  (feedback)
 
 Nothing of ``lines`` fails, so counts and windows are exact in any topology. The credit of each 50th transfer fails at
 its first attempt and that of each 97th at every attempt, when debits, sinks and windows have the transfer already; each
 third group fails at its first attempt, too. A transactional topology takes that back; it may hold no tuple, and has no
-``hold``, nor the shapes, which ``tests.windows.books`` checks.
+``hold``, no loop, nor the shapes, which ``tests.windows.books`` checks.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from tests.windows.shapes import LAG_UNITS, Arrivals, Shape, Tally
 from tests.windows.shapes import Parse as Timed
 
 FAILS_ONCE, FAILS_ALWAYS, GROUP = 50, 97, 5
+STEPS_MAX = 5
+"""The line with number ``n`` takes ``n % (STEPS_MAX + 1)`` steps of the loop."""
 UNIT_MS = 150
 SHAPES = (
     Shape("tumbling count", Count(7), Count(7)),
@@ -69,6 +73,34 @@ class Hold(Bolt):
         for number in [number for number in self.held if number <= now - HELD_MICRO_BATCHES]:
             for held in self.held.pop(number):
                 collector.ack(held)
+
+
+class First(BasicBolt):
+    """The number of a line, and the steps that it takes."""
+
+    outputs = ["number", "left"]
+    stateless = True
+
+    def execute(self, tup, collector):
+        number = int(tup["line"].split()[0])
+        collector.emit([number, number % (STEPS_MAX + 1)])
+
+
+class Steps(BasicBolt):
+    """Feeds a number back to itself until no step is left, and counts all steps."""
+
+    outputs = {"default": ["number", "steps"], "again": ["number", "left"]}
+
+    def prepare(self, context):
+        self.steps = {}
+
+    def execute(self, tup, collector):
+        number, left = tup.values
+        steps = self.steps[number] = self.steps.get(number, 0) + 1
+        if left:
+            collector.emit([number, left - 1], stream="again")
+        else:
+            collector.emit([number, steps])
 
 
 class Parse(BasicBolt):
@@ -195,6 +227,10 @@ def build(name: str, directory: str, tasks: int = 2) -> Topology:
         hold = builder.set_bolt("hold", Hold(), parallelism=2, tick_tuple_freq_secs=0.5)
         hold.shuffle_grouping("lines").shuffle_grouping("transfers")
         add_windows(builder, out)
+        builder.set_bolt("first", First()).shuffle_grouping("lines")
+        steps = builder.set_bolt("steps", Steps(), parallelism=2)
+        steps.fields_grouping("first", ["number"]).fields_grouping("steps", ["number"], "again", feedback=True)
+        builder.set_bolt("walks", JsonLinesBolt(f"{out}/walks")).shuffle_grouping("steps")
     return builder.build()
 
 

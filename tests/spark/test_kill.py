@@ -196,6 +196,12 @@ def test_rows_of_any_spout_are_delivered_once_after_kill_9_at_each_step(left: Le
 
 @CHAINS
 @pytest.mark.parametrize("name", TRACKED)
+def test_looped_tuples_are_delivered_once_after_kill_9(left: Left, name: str) -> None:
+    left.check(killed_checks.check_loops, name)
+
+
+@CHAINS
+@pytest.mark.parametrize("name", TRACKED)
 def test_each_window_is_emitted_and_none_is_wrong_after_kill_9(left: Left, name: str) -> None:
     left.check(killed_checks.check_windows, name)
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from sparkbolt.api.causes import Cause
 from sparkbolt.api.outage import OutageChange
@@ -36,6 +37,7 @@ from sparkbolt.base.ids import (
     tree_key,
 )
 from sparkbolt.driver.ledger import ledger_log
+from sparkbolt.driver.ledger.loops import Loops
 from sparkbolt.driver.ledger.messages import Messages
 from sparkbolt.driver.ledger.open_trees import RotatingMap, distinct
 from sparkbolt.driver.ledger.outages import Outages
@@ -120,6 +122,8 @@ class Ledger:
         """Outbox acks that no promoted plan has delivered to their tasks yet."""
         self.marks = SourceMarks(state.marks)
         """How far sources have come in event time; other modules may read it."""
+        self.loops = Loops(state.loops)
+        """The trees that are fed back; other modules may read it."""
         self._stories = Stories(stories_max, state.stories)
         self._task_owner = task_owner
         self._trees = RotatingMap.restore(rotations, *state.trees)
@@ -189,7 +193,7 @@ class Ledger:
         if not self._trees.find(one)[1][0]:
             return story_of(key, TreeState.UNKNOWN, None, NO_NOTES, self._task_owner)
         age = f"; open for {(self.last_now_ms - live.born_ms) / 1000:.1f} s" if live else ""
-        why = hold_words(int(self._trees.holders_of(one)[0]), self.last_promoted, self._task_owner) + age
+        why = self._place_words(key, int(self._trees.holders_of(one)[0])) + age
         return replace(story_of(key, TreeState.OPEN, live, notes, self._task_owner), why=why)
 
     def holders_of(self, keys: Sequence[int]) -> list[int]:
@@ -206,8 +210,17 @@ class Ledger:
         keys = np.array(firsts, dtype=np.uint64)
         borns = [live.born_ms if live else self.last_now_ms for live in self.messages.lives_of(keys)]
         oldest = borns.index(min(borns))
-        words = hold_words(int(self._trees.holders_of(keys)[oldest]), self.last_promoted, self._task_owner)
+        words = self._place_words(firsts[oldest], int(self._trees.holders_of(keys)[oldest]))
         return f"the oldest tree is open since {time_text(borns[oldest])[:16]}Z, {words}"
+
+    def are_open(self, keys: U64) -> npt.NDArray[np.bool_]:
+        """bool[keys]: which of some trees are open; ``keys`` are ascending."""
+        return self._trees.find(keys)[1]
+
+    def _place_words(self, key: int, hold: int) -> str:
+        """Where the tuples of an open tree are, as far as is known."""
+        words = self.loops.words_of(key, self._task_owner)
+        return words if words is not None else hold_words(hold, self.last_promoted, self._task_owner)
 
     def told_keys(self) -> list[int]:
         """The keys of open trees with known hops."""
@@ -267,10 +280,11 @@ class Ledger:
 
         new_keys = verdicts.open_keys[verdicts.open_new]
         self.messages.admit(plan, np.concatenate((new_keys, verdicts.init_failed)), self.life)
-        ending = {*plan.expired, *(fail.key for fail in verdicts.failed)}
+        ending = {*plan.expired, *plan.beyond, *(fail.key for fail in verdicts.failed)}
         self._stories.receive(feedback.hops, feedback.message_ids, ending)
         promotion.outages = self._observe(plan, feedback)
         self._time_out(plan, promotion)
+        self._fail_beyond(plan, promotion)
         holds = holds_of(verdicts.open_holders, micro_batch_id)
         acked = self._apply_old(verdicts, holds) if len(holds) else empty_u64()
         new = verdicts.open_new
@@ -280,6 +294,7 @@ class Ledger:
         self.touch(verdicts.touched)
         self._collect_acked(verdicts, acked, promotion)
         self._settle_stories(plan, promotion)
+        self.loops.promote(plan, feedback.fed_back, self.are_open)
 
         self.void = tuple(pair for pair in self.void if pair not in plan.void)
         self.outbox_acks.delivered(plan.outbox_acks)
@@ -412,13 +427,18 @@ class Ledger:
             outages=self.outages.known,
             flows=self.flows,
             marks=self.marks.state(),
+            loops=self.loops.state(),
         )
 
     def release(self, tasks: Collection[int]) -> None:
         """Let the trees that some tasks hold expire with the next plan: these tasks are gone."""
         keys, _, holds = self._trees.arrays()
         held = np.isin(holds & MAX_TASK_NUMBER, np.array(sorted(tasks), dtype=np.int32))
-        self._expiring = distinct(np.concatenate((self._expiring, keys[held])))
+        self.release_trees(keys[held])
+
+    def release_trees(self, keys: U64) -> None:
+        """Let open trees expire with the next plan: uint64[keys], ascending."""
+        self._expiring = distinct(np.concatenate((self._expiring, keys)))
 
     # The steps of a promotion.
 
@@ -463,8 +483,26 @@ class Ledger:
             component, task = self._task_owner(holder_of(hold) or split_key(key)[0])
             age = f"timed out after {(plan.now_ms - live.born_ms) / 1000:.1f} s" if live else "timed out"
             notes = self._stories.notes.get(key, NO_NOTES)
-            who, what = hold_words(hold, number, self._task_owner), notes.held_words(number)
+            who, what = self._place_words(key, hold), notes.held_words(number)
             fails.append(Fail(key, component, task, Cause.TIMEOUT, f"{age}; {who}{what}", number))
+        self._trees.remove(keys)
+        self._tally.closed(keys)
+        self._fail(keys, fails, plan, promotion)
+
+    def _fail_beyond(self, plan: MicroBatchPlan, promotion: Promotion) -> None:
+        """Fail the open trees whose tuples have been fed back too often."""
+        if not plan.beyond:
+            return
+        keys = np.array(plan.beyond, dtype=np.uint64)
+        keys = keys[self._trees.find(keys)[1]]
+        fails = []
+        for key in keys.tolist():
+            component, task = self._task_owner(self.loops.sender_of(key) or split_key(key)[0])
+            reason = (
+                f"its tuples were fed back in {self.loops.hops_of(key):,} micro-batches, more than max_hops allows; "
+                f"{component}[{task}] was the last that did: end the loop earlier, or raise max_hops"
+            )
+            fails.append(Fail(key, component, task, Cause.HOPS, reason, plan.micro_batch_id))
         self._trees.remove(keys)
         self._tally.closed(keys)
         self._fail(keys, fails, plan, promotion)

@@ -4,6 +4,7 @@
     ledger/n.snapshot   the ledger after the promotion of n; compaction writes it from the entries up to n
     format              the format of all files of the checkpoint; written before any other of them
     lives/n             the owner of life n; created before anything else of that life happens, by one driver only
+    looped/n            the tuples that micro-batch n feeds back; written before its entry, replaced with it
     dead-letters/n.jsonl  the dead letters of micro-batch n; written before its entry, replaced with it
 
 Rule 1: an entry counts only if its micro-batch is committed. A snapshot is always of a committed micro-batch.
@@ -170,6 +171,8 @@ def write_entry(files: Files, micro_batch_id: int, entry: bytes) -> None:
 KEPT_LETTERS = "dead-letters-of-"
 """The beginning of the name of a directory with the letters of a run without a checkpoint."""
 LETTERS_FOLDER = "dead-letters"
+LOOPED_FOLDER = "looped"
+"""The folder of the tuples that micro-batches feed back (``driver.looped_tuples``)."""
 
 
 def write_letters(files: Files, micro_batch_id: int, letters: Sequence[bytes]) -> None:
@@ -357,6 +360,9 @@ def compact(files: Files, micro_batch_id: int, snapshot: bytes) -> None:
         match = _NUMBERED.match(name)
         if match and int(match[1]) < before + (match[2] == ".entry"):
             files.remove(f"ledger/{name}")
+    for name in files.names(LOOPED_FOLDER):
+        if name.isdigit() and int(name) < before:
+            files.remove(f"{LOOPED_FOLDER}/{name}")
     for name in files.names("plans"):
         if name.split("-")[0].isdigit() and int(name.split("-")[0]) < before:
             files.remove(f"plans/{name}")

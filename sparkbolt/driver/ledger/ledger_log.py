@@ -22,12 +22,14 @@ from sparkbolt.api.story import Hop
 from sparkbolt.base.codec import SPARSE, Coder, decode, encode
 from sparkbolt.base.ids import I32, U64, empty_u64
 from sparkbolt.base.packing import compress, join_sections, pack_keys, split_sections, unpack_keys
+from sparkbolt.driver.ledger.loops import LoopsState
 from sparkbolt.driver.ledger.messages import MessagesState
 from sparkbolt.driver.ledger.outcomes import Terms
 from sparkbolt.driver.ledger.story_store import StoriesState
 from sparkbolt.errors import CheckpointError, InvariantError
 from sparkbolt.observe.measurements import Flow, FlowCounts, Measurements, flows_from_json, flows_to_json
 from sparkbolt.wire.acker import decode_verdicts, encode_verdicts
+from sparkbolt.wire.looped_frames import NOTHING_FED_BACK, FedBack
 from sparkbolt.wire.plan import MicroBatchPlan
 from sparkbolt.wire.verdicts import Feedback
 
@@ -61,6 +63,7 @@ class State:
     outages: dict[str, Outage] = field(default_factory=dict)
     flows: Flows = field(default_factory=dict)
     marks: list[list[Any]] = field(default_factory=list)
+    loops: LoopsState | None = None
     trees: tuple[U64, U64, I32] = field(default_factory=_no_trees, compare=False)
     """(keys, xors, holders) of the open trees: uint64, uint64 and int32[open], keys ascending. Not in the JSON."""
 
@@ -81,6 +84,7 @@ class _Entry:
     marks: list[tuple[str, str, str, int, int]] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
     message_ids: dict[int, str] = field(default_factory=dict)
+    fed_back: FedBack | None = None
 
 
 def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback, terms: Terms) -> bytes:
@@ -96,6 +100,7 @@ def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback, terms: Terms
         feedback.marks,
         feedback.hops,
         feedback.message_ids,
+        feedback.fed_back if feedback.fed_back.rows else None,
     )
     return _seal(_ENTRY, [_to_bytes(encode(entry)), encode_verdicts(feedback.verdicts)])
 
@@ -117,6 +122,7 @@ def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, T
         message_ids=entry.message_ids,
         marks=entry.marks,
         healths=entry.healths,
+        fed_back=entry.fed_back or NOTHING_FED_BACK,
     )
     return entry.life, entry.plan, feedback, entry.terms
 

@@ -35,13 +35,15 @@ def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
 def feeders_of(lane: Lane) -> dict[str, frozenset[str]]:
     """For each bolt: the spouts, and the bolts that start trees, whose tuples may reach it. A spout feeds itself."""
     components = lane.topology.components
-    above: dict[str, set[str]] = {}
 
     def all_above(name: str) -> set[str]:
-        if name not in above:
-            own = {subscription.source for subscription in components[name].subscriptions}
-            above[name] = own.union(*(all_above(source) for source in own))
-        return above[name]
+        above: set[str] = set()
+        left = [name]
+        while left:
+            new = {subscription.source for subscription in components[left.pop()].subscriptions} - above
+            above |= new
+            left += new
+        return above
 
     sources = {spec.id for spec in lane.topology.spouts} | set(lane.starters)
     feeders = {spec.id: frozenset(all_above(spec.id) & sources) for spec in lane.topology.bolts}

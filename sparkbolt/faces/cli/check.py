@@ -221,7 +221,7 @@ def _examined(spec: ComponentSpec, lane: Lane) -> Examined:
         stateful=stateful,
         state="" if spec.is_spout else state_reason(spec.component),
         streams={stream.name: list(stream.fields) for stream in spec.streams},
-        subscriptions=tuple(Subscribed(sub.source, sub.stream, sub.grouping.describe()) for sub in spec.subscriptions),
+        subscriptions=tuple(Subscribed(sub.source, sub.stream, sub.describe()) for sub in spec.subscriptions),
     )
 
 
@@ -268,6 +268,8 @@ def fusion_reason(spec: ComponentSpec, lane: Lane) -> str:
         return "runs by itself: fuse is False"
     if spec.keeps_state:
         return "runs by itself: it keeps state"
+    if any(sub.feedback for sub in spec.subscriptions):
+        return "runs by itself: it gets tuples of the micro-batch before, by a subscription with feedback"
     sources = {sub.source for sub in spec.subscriptions}
     if len(sources) > 1:
         return f"runs by itself: it has {len(sources)} inputs"
@@ -346,7 +348,9 @@ def _fed(spec: ComponentSpec, lane: Lane) -> int:
 def _without_effect(spec: ComponentSpec, topology: Topology) -> list[str]:
     """The names of a component's own settings that have no effect on it."""
     meaningless = (
-        {"tick_tuple_freq_secs", "fuse"} if spec.is_spout else {"max_spout_pending", "max_attempts", "retry", "trace"}
+        {"tick_tuple_freq_secs", "fuse"}
+        if spec.is_spout
+        else {"max_spout_pending", "max_attempts", "max_hops", "retry", "trace"}
     )
     if getattr(spec.component, "starts_trees", False):
         meaningless = {"fuse", "trace"}

@@ -19,6 +19,7 @@ from sparkbolt.base.locations import local_directory
 from sparkbolt.driver.commits import waiting_rows
 from sparkbolt.driver.ledger import agreement
 from sparkbolt.driver.ledger.ledger_files import begin_life
+from sparkbolt.driver.looped_tuples import looped_mistakes
 from sparkbolt.driver.transaction import aborts_mistakes
 from sparkbolt.errors import CheckpointError
 from sparkbolt.faces.cli.command_arguments import AnyTopology
@@ -80,6 +81,7 @@ def _examine(files: Files, directory: str) -> agreement.Agreement:
     verdict = agreement.examine(files, f"checkpoint {directory}")
     waiting, wrong = waiting_rows(files)
     wrong += aborts_mistakes(files)
+    wrong += looped_mistakes(files, verdict.last)
     facts = [f"rows wait for their commit: {', '.join(waiting)}"] if waiting else []
     verdict = replace(verdict, facts=(*verdict.facts, *facts), mistakes=(*verdict.mistakes, *wrong))
     return replace(verdict, why_not=verdict.why_not or NOT_AGAIN) if wrong else verdict

@@ -65,7 +65,7 @@ def _with_fused(lane: Lane, id_: str, first: str, rest: str) -> list[str]:
     spec = lane.topology.components[id_]
     by = ""
     if id_ in lane.fused_into:
-        by = f"  <- {', '.join(label_of(sub.stream, sub.grouping) for sub in spec.subscriptions)}"
+        by = f"  <- {', '.join(label_of(sub) for sub in spec.subscriptions)}"
     mark, name = "◉" if spec.is_spout else "■", type(spec.component).__name__
     lines = [f"{first}{mark} {id_} {TIMES}{spec.parallelism}  {name}{by}"]
     guests = [guest for guest, producer in lane.fused_into.items() if producer == id_]
@@ -77,7 +77,7 @@ def _with_fused(lane: Lane, id_: str, first: str, rest: str) -> list[str]:
 
 def _arrows_into(lane: Lane, level: int) -> list[str]:
     entries = [(sub, id_) for id_, sub in subscriptions_of(lane) if lane.stage_of(id_) == level]
-    return aligned([(sub.source, "──", label_of(sub.stream, sub.grouping), "──▶", id_) for sub, id_ in entries])
+    return aligned([(sub.source, "──", label_of(sub), "──▶", id_) for sub, id_ in entries])
 
 
 def subscriptions_of(lane: Lane) -> list[tuple[str, Subscription]]:

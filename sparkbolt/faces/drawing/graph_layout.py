@@ -1,7 +1,7 @@
 """Graph layout: the coordinates of the boxes and edges of a directed graph in a picture.
 
 An edge that skips columns gets its own place in each of them, so that no edge runs through a box (the layers of
-Sugiyama, Tagawa and Toda, 1981).
+Sugiyama, Tagawa and Toda, 1981). An edge that leads back, as that of a loop, runs below all boxes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ ROW_GAP = 26.0
 LANE = 24.0
 """The height of an edge's place in a column that it only passes."""
 LABEL_STEP = 22.0
+BACK_GAP = 30.0
+"""How far below the boxes the first edge runs that leads back."""
+BACK_BEND = 18.0
+"""The distance from a box to the control points of the bend of such an edge."""
 GAP_MIN = 84.0
 SMALL_EM = 6.7
 """The width of a character of a label, in pixels; rounded up, so that text fits."""
@@ -50,6 +54,11 @@ class Edge:
     """The height of the straight piece that carries the label."""
 
     @property
+    def is_back(self) -> bool:
+        """Whether it leads to the same column or an earlier one; then its path has only its two boxes."""
+        return self.path[-1].column <= self.path[0].column
+
+    @property
     def gap(self) -> int:
         """The gap in which it has its label: its last one; a gap has the number of the column before it."""
         return self.path[-2].column
@@ -82,12 +91,22 @@ class Layout:
 
     def label_place(self, edge: Edge) -> float:
         """The x coordinate of the middle of an edge's label."""
+        if edge.is_back:
+            start = edge.path[0].column
+            return (self.lefts[start] + self.widths[start] + self.lefts[edge.path[-1].column]) / 2
         number = edge.gap
         return (self.lefts[number] + self.widths[number] + self.lefts[number + 1]) / 2
 
     def path(self, edge: Edge) -> str:
         """The edge as the ``d`` of an SVG path; it ends 7 pixels before its box, where the tip begins."""
         points = self.stops(edge)
+        if edge.is_back:
+            (x0, y0), (x1, y1) = points
+            right, left = x0 + BACK_BEND, x1 - BACK_BEND
+            return (
+                f"M{x0:.1f},{y0:.1f} C{right:.1f},{y0:.1f} {right:.1f},{edge.line:.1f} {x0:.1f},{edge.line:.1f} "
+                f"L{x1:.1f},{edge.line:.1f} C{left:.1f},{edge.line:.1f} {left:.1f},{y1:.1f} {x1:.1f},{y1:.1f}"
+            )
         d = f"M{points[0][0]:.1f},{points[0][1]:.1f}"
         for (x0, y0), (x1, y1) in pairwise(points):
             if y0 == y1:
@@ -100,6 +119,10 @@ class Layout:
     def stops(self, edge: Edge) -> list[tuple[float, float]]:
         """The points that an edge runs through; between them it bends."""
         points = []
+        if edge.is_back:
+            start, end = edge.path
+            right = self.lefts[start.column] + self.widths[start.column]
+            return [(right, start.y + 0.75 * start.height), (self.lefts[end.column] - 7, end.y + 0.75 * end.height)]
         for node in edge.path[:-1]:
             right = self.lefts[node.column] + self.widths[node.column]
             if node.name is None:
@@ -123,8 +146,7 @@ def lay_out_graph(
 
     Args:
         boxes: each with its column, name, width and height; columns begin at 0.
-        connections: (name of the box where it starts, name of the box where it ends, label); the end is in a later
-            column than the start.
+        connections: (name of the box where it starts, name of the box where it ends, label).
         left: the x coordinate of the first column, in pixels.
         top: the y coordinate of the highest box.
         after: by column, additional pixels after it.
@@ -141,7 +163,7 @@ def lay_out_graph(
         for node in passing:
             nodes[node.column].append(node)
         path = [start, *passing, end]
-        for one, other in pairwise(path):
+        for one, other in pairwise(path) if start.column < end.column else ():
             one.afters.append(other)
             other.befores.append(one)
         edges.append(Edge(label, path))
@@ -200,7 +222,8 @@ def _place(layout: Layout, left: float, top: float, after: Sequence[float]) -> N
         width = max((node.width for node in column if node.name is not None), default=40.0)
         layout.lefts.append(x)
         layout.widths.append(width)
-        longest = max((len(edge.label) for edge in layout.edges if edge.gap == number), default=0)
+        forward = (edge for edge in layout.edges if not edge.is_back)
+        longest = max((len(edge.label) for edge in forward if edge.gap == number), default=0)
         more = after[number] if number < len(after) else 0.0
         x += width + max(GAP_MIN, longest * SMALL_EM + 64) + more
 
@@ -227,7 +250,7 @@ def _settle(column: list[Node], top: float, neighbours: list[list[Node]]) -> Non
 def _give_lines(layout: Layout) -> None:
     """Set the heights of the labels in each gap so that they do not overlap."""
     for number in range(len(layout.nodes) - 1):
-        labelled = [edge for edge in layout.edges if edge.gap == number]
+        labelled = [edge for edge in layout.edges if not edge.is_back and edge.gap == number]
         wanted = {id(edge): (edge.path[-2].middle + edge.path[-1].middle) / 2 for edge in labelled}
         labelled.sort(key=lambda edge: (wanted[id(edge)], edge.path[-2].middle))
         ys: list[float] = []
@@ -236,3 +259,6 @@ def _give_lines(layout: Layout) -> None:
         shift = sum(y - wanted[id(edge)] for edge, y in zip(labelled, ys, strict=True)) / max(1, len(ys))
         for edge, y in zip(labelled, ys, strict=True):
             edge.line = round(y - shift, 1)
+    below = layout.bottom + BACK_GAP
+    for place, edge in enumerate(edge for edge in layout.edges if edge.is_back):
+        edge.line = round(below + place * LABEL_STEP, 1)

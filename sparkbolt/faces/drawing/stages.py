@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkbolt.api.groupings import Grouping
-from sparkbolt.api.topology import Topology
+from sparkbolt.api.topology import Subscription, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.layout.lane import Lane, lay_out
 
@@ -16,15 +15,17 @@ LEVEL_SECS, STATEFUL_LEVEL_SECS = 0.02, 0.12
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
-def label_of(stream: str, grouping: Grouping) -> str:
+def label_of(subscription: Subscription) -> str:
     """The label of an arrow: the grouping, preceded by the stream unless that is ``default``.
 
     >>> from sparkbolt.api.groupings import FieldsGrouping
-    >>> label_of("default", FieldsGrouping(["word"])), label_of("late", FieldsGrouping(["word"]))
-    ('fields(word)', 'late: fields(word)')
+    >>> label_of(Subscription("a", "default", FieldsGrouping(["word"])))
+    'fields(word)'
+    >>> label_of(Subscription("a", "late", FieldsGrouping(["word"]), feedback=True))
+    'late: fields(word), feedback'
     """
-    described = grouping.describe()
-    return described if stream == DEFAULT_STREAM else f"{stream}: {described}"
+    described = subscription.describe()
+    return described if subscription.stream == DEFAULT_STREAM else f"{subscription.stream}: {described}"
 
 
 def drawn_lane(topology: Topology) -> Lane:

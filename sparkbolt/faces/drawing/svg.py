@@ -86,7 +86,7 @@ def _picture(lane: Lane) -> Picture:
         for spec in lane.topology.components.values()
     ]
     connections = [
-        (subscription.source, spec.id, label_of(subscription.stream, subscription.grouping))
+        (subscription.source, spec.id, label_of(subscription))
         for spec in lane.topology.bolts
         for subscription in spec.subscriptions
     ]

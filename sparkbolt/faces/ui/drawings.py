@@ -73,7 +73,8 @@ def depths_of(components: Sequence[ComponentDocument]) -> dict[str, int]:
     def depth(id_: str) -> int:
         if id_ not in found:
             found[id_] = 1 + max(
-                (depth(way["component"]) for way in inputs[id_] if way["component"] in inputs), default=-1
+                (depth(way["component"]) for way in inputs[id_] if way["component"] in inputs and not way["feedback"]),
+                default=-1,
             )
         return found[id_]
 
@@ -95,12 +96,14 @@ def _shape(components: Sequence[ComponentDocument]) -> Shape:
 def label_of(way: Mapping[str, Any]) -> str:
     """The label of a subscription: its grouping with its fields, preceded by the stream unless that is ``default``.
 
-    >>> label_of({"stream": "late", "grouping": "FIELDS", "fields": ["word"]})
-    'late: fields(word)'
+    >>> label_of({"stream": "late", "grouping": "FIELDS", "fields": ["word"], "feedback": True})
+    'late: fields(word), feedback'
     """
     grouping = str(way["grouping"]).lower().replace("_", " ")
     fields = f"({', '.join(way['fields'])})" if way["fields"] else ""
-    return cut(f"{grouping}{fields}" if way["stream"] == "default" else f"{way['stream']}: {grouping}{fields}", 30)
+    back = ", feedback" if way["feedback"] else ""
+    stream = "" if way["stream"] == "default" else f"{way['stream']}: "
+    return cut(f"{stream}{grouping}{fields}{back}", 36)
 
 
 def flow(document: TopologyDocument, window: str, base: str) -> Markup:

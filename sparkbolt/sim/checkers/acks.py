@@ -21,6 +21,7 @@ from sparkbolt.sim.checkers.base import Checker, Facts, Records, Violation, hash
 from sparkbolt.sim.checkers.committed_rows import CommitsAreExact
 from sparkbolt.sim.checkers.dead_letter_sinks import NothingIsGivenUpInSilence
 from sparkbolt.sim.checkers.lives import LivesFollowTheTable
+from sparkbolt.sim.checkers.looped_tuples import LoopedTuplesRideOnce
 from sparkbolt.sim.checkers.outbox_values import NothingStartedIsLost
 from sparkbolt.sim.checkers.repeats import TheSameAgain
 from sparkbolt.sim.checkers.retries import ReadOnce, RetriesAreInTime
@@ -412,6 +413,7 @@ PROMISES = (
     ProgressRises,
     MemoryIsBounded,
     CommitsAreExact,
+    LoopedTuplesRideOnce,
 )
 
 
@@ -456,8 +458,11 @@ class Checkers:
         facts.plans[plan.micro_batch_id] = plan
         facts.alive[plan.micro_batch_id] = facts.running
         facts.kept[plan.micro_batch_id] = outcome.kept
+        facts.looped[plan.micro_batch_id] = outcome.looped
         self._look_for_outages(plan, outcome)
-        verdict = facts.verdicts[plan.micro_batch_id] = facts.trees.commit(outcome.sightings, plan.expired)
+        verdict = facts.verdicts[plan.micro_batch_id] = facts.trees.commit(
+            outcome.sightings, (*plan.expired, *plan.beyond)
+        )
         if facts.subject.topology.config.transactional:
             failed = np.array(sorted(verdict.failed), dtype=np.uint64)
             facts.left_out[plan.micro_batch_id] = Exclusion(failed, outcome.exclusion.halvings)

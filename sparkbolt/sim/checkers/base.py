@@ -23,6 +23,7 @@ from sparkbolt.sim.subject import Subject
 from sparkbolt.wire.exclusion import Exclusion
 from sparkbolt.wire.plan import Entry, MicroBatchPlan
 from sparkbolt.wire.verdicts import KeptRows
+from sparkbolt.worker.routing import Row
 from sparkbolt.worker.state.task_state import DictStore
 
 TRIES_IN_VAIN_MAX = 20
@@ -68,6 +69,8 @@ class Facts:
     """The dead letters that sinks hold, by id."""
     kept: dict[int, list[KeptRows]] = field(default_factory=dict)
     """By micro-batch: the rows of committers with which it was committed."""
+    looped: dict[int, list[Row]] = field(default_factory=dict)
+    """By micro-batch: the rows with the looped tuples that it delivered."""
     fails: Mapping[int, Fail] = field(default_factory=dict)
     """For each failed tree of the last committed micro-batch the fail; of several, the one that the acker reports."""
     left_out: dict[int, Exclusion] = field(default_factory=dict)

@@ -81,7 +81,8 @@ class StateIsWhatWasCommitted(Checker):
                 if entry.lasting or entry in alive
             ]
             left_out = facts.left_out.get(number, NOTHING_EXCLUDED)
-            outcome = executors.run(plan, [pieces], Pending(()), random.Random(number), left_out)
+            looped = facts.looped[number]
+            outcome = executors.run(plan, [pieces], Pending(()), random.Random(number), left_out, looped)
             stores.update(outcome.stores)
             self._compare_kept(number, gather(data for _, data in outcome.rows).kept)
         executors.die()

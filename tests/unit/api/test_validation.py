@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sparkbolt.api.config import Config
 from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.errors import InvalidTopology
 from tests.topologies import Count, Split
@@ -96,7 +97,32 @@ def test_a_cycle_is_a_mistake_that_shows_the_path_once() -> None:
     builder.set_bolt("b", Split()).shuffle_grouping("a")
     builder.set_bolt("c", Split()).shuffle_grouping("b")
     builder.set_bolt("after", Split()).shuffle_grouping("c")
-    assert the_mistake(builder) == ("bolt 'a': its tuples come back to it, a -> b -> c -> a: cycles are not possible")
+    assert the_mistake(builder) == (
+        "bolt 'a': its tuples come back to it, a -> b -> c -> a: give its subscription to 'c' feedback=True, and it "
+        "gets these tuples in the next micro-batch"
+    )
+
+
+def test_a_cycle_with_a_feedback_subscription_is_no_mistake_and_one_without_is() -> None:
+    builder = words()
+    builder.set_bolt("a", Split()).shuffle_grouping("split").shuffle_grouping("b", feedback=True)
+    b = builder.set_bolt("b", Split()).shuffle_grouping("a").shuffle_grouping("b", "default", feedback=True)
+    builder.build()
+    builder.set_bolt("c", Split()).shuffle_grouping("b")
+    b.shuffle_grouping("c")
+    assert "b -> c -> b" in the_mistake(builder)
+
+
+def test_feedback_must_be_true_or_false() -> None:
+    builder = words()
+    builder.set_bolt("a", Split()).shuffle_grouping("split", feedback="yes")  # type: ignore[arg-type]
+    assert the_mistake(builder) == "bolt 'a': it subscribes to 'split' with feedback='yes', expected True or False"
+
+
+def test_a_transactional_topology_has_no_feedback() -> None:
+    builder = words(config=Config(transactional=True))
+    builder.set_bolt("a", Split()).shuffle_grouping("split").shuffle_grouping("a", feedback=True)
+    assert "its subscription to 'a' has feedback=True, whose tuples wait" in the_mistake(builder)
 
 
 def test_settings_that_a_component_cannot_have_are_mistakes() -> None:

@@ -130,7 +130,8 @@ def _component(id_: str, kind: str, type_: str, level: int, task: int, **given: 
 
 def components() -> list[ComponentDocument]:
     def subscribed(to: str, grouping: str, *fields: str) -> list[StreamSubscription]:
-        return [StreamSubscription(component=to, stream="default", grouping=grouping, fields=list(fields))]
+        own = list(fields)
+        return [StreamSubscription(component=to, stream="default", grouping=grouping, fields=own, feedback=False)]
 
     return [
         _component("lines", "spout", "sparkbolt.spouts.kafka.KafkaSpout", 0, 1, streams={"default": ["key", "value"]}),

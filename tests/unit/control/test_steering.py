@@ -220,7 +220,8 @@ def test_a_document_has_all_that_is_known_and_is_json(started: Any) -> None:
     kinds = {one["id"]: (one["kind"], one["level"], one["parallelism"]) for one in document["components"]}
     assert kinds == {"lines": ("spout", 0, 1), "split": ("bolt", 1, 2), "__acker": ("system", 2, 2)}
     [into] = document["components"][1]["inputs"]
-    assert into == {"component": "lines", "stream": "default", "grouping": "FIELDS", "fields": ["line"]}
+    own = {"component": "lines", "stream": "default", "grouping": "FIELDS", "fields": ["line"], "feedback": False}
+    assert into == own
     assert document["windows"][ALL_TIME]["components"]["split"]["executed"] == 4
     assert document["now"]["pending"] == {"lines": 2}
     [error] = document["errors"]

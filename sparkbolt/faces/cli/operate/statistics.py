@@ -86,7 +86,7 @@ def component_lines(document: TopologyDocument, component: str, window: str, now
     lines = [*_head(document, over, now_ms, width), ""]
     inputs = [
         f"{one['component']}{'' if one['stream'] == 'default' else ' ' + one['stream']} by {one['grouping'].lower()}"
-        f"{' on ' + ', '.join(one['fields']) if one['fields'] else ''}"
+        f"{' on ' + ', '.join(one['fields']) if one['fields'] else ''}{', feedback' if one['feedback'] else ''}"
         for one in declared["inputs"]
     ]
     facts = [f"{declared['kind']} {component}", declared["type"], f"{declared['parallelism']} tasks"]

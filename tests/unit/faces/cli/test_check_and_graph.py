@@ -166,6 +166,10 @@ def test_the_ui_and_rest_number_levels_as_check_does() -> None:
             lambda b: b.set_bolt("a", SplitOrError(), retry=RetryPolicy()).shuffle_grouping("lines"),
             "a: retry has no effect on a bolt",
         ),
+        (
+            lambda b: b.set_bolt("a", SplitOrError(), max_hops=9).shuffle_grouping("lines"),
+            "a: max_hops has no effect on a bolt",
+        ),
         (lambda b: b.set_spout("a", Queue(), max_attempts=9), "a: max_attempts has no effect on a spout that cannot"),
         (
             lambda b: b.set_bolt("a", SplitOrError()).shuffle_grouping("lines"),
@@ -305,3 +309,21 @@ def test_tasks_of_a_fused_bolt_that_receive_nothing_are_reported() -> None:
     assert first.startswith("slow: only 1 of its 3 tasks gets tuples, because it is fused with 'lines'")
     assert second.startswith("slower: only 1 of its 4 tasks gets tuples, because it is fused with 'slow'")
     assert told(1, fuse=False) == []
+
+
+def test_a_loop_is_drawn_and_described_and_its_bolt_is_not_fused() -> None:
+    builder = TopologyBuilder("loop")
+    builder.set_spout("lines", Lines())
+    first = builder.set_bolt("first", double).shuffle_grouping("lines")
+    first.shuffle_grouping("second", feedback=True)
+    builder.set_bolt("second", double, fuse=False).shuffle_grouping("first")
+    topology = builder.build()
+    lane = lay_out(topology, cores=1)
+    assert "second  ──  shuffle, feedback  ──▶  first" in text_drawing(topology)
+    assert "shuffle, feedback" in svg_drawing(topology)
+    (report,) = [one for one in examine(topology, 2).components if one.id == "first"]
+    assert report.fusion == (
+        "runs by itself: it gets tuples of the micro-batch before, by a subscription with feedback"
+    )
+    ways = next(one["inputs"] for one in components_of(lane) if one["id"] == "first")
+    assert [(way["component"], way["feedback"]) for way in ways] == [("lines", False), ("second", True)]

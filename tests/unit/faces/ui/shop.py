@@ -104,7 +104,7 @@ def component(id_: str, kind: str, type_: str, level: int, first_task: int, **gi
 
 
 def way(sender: str, grouping: str, *fields: str, stream: str = "default") -> dict[str, Any]:
-    return {"component": sender, "stream": stream, "grouping": grouping, "fields": list(fields)}
+    return {"component": sender, "stream": stream, "grouping": grouping, "fields": list(fields), "feedback": False}
 
 
 def components() -> list[ComponentDocument]:

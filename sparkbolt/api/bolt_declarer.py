@@ -1,0 +1,124 @@
+"""The bolt declarer: subscribes a bolt to streams, each with a grouping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.groupings import (
+    AllGrouping,
+    DirectGrouping,
+    FieldsGrouping,
+    GlobalGrouping,
+    Grouping,
+    LocalOrShuffleGrouping,
+    NoneGrouping,
+    PartialKeyGrouping,
+    ShuffleGrouping,
+)
+from sparkbolt.api.tuples import DEFAULT_STREAM
+from sparkbolt.api.validation import Declaration, Subscription
+from sparkbolt.base.exceptions import printed
+
+
+class BoltDeclarer:
+    """Subscribes a bolt to streams; ``set_bolt`` returns it. Calls can be chained, and ``build`` checks them."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        """Store the declaration to which the methods add subscriptions."""
+        self._declaration = declaration
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error that suggests an existing grouping."""
+            known = [known for known in dir(type(self)) if known.endswith("grouping")]
+            hint = did_you_mean(name, known) or did_you_mean(f"{name}_grouping", known)
+            raise AttributeError(f"what set_bolt returns has no {name!r}{hint or ': it has ' + ', '.join(known)}")
+
+    def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM, *, feedback: bool = False) -> BoltDeclarer:
+        """Send each tuple to one task, in turn."""
+        return self.grouping(component, ShuffleGrouping(), stream, feedback=feedback)
+
+    def fields_grouping(
+        self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM, *, feedback: bool = False
+    ) -> BoltDeclarer:
+        """Send tuples with equal ``fields`` to the same task; as in Storm, no fields mean ``global_grouping``."""
+        if isinstance(fields, list | tuple) and not fields:
+            return self.global_grouping(component, stream, feedback=feedback)
+        return self._by_fields(FieldsGrouping, component, fields, stream, feedback)
+
+    def partial_key_grouping(
+        self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM, *, feedback: bool = False
+    ) -> BoltDeclarer:
+        """Like ``fields_grouping``, but each key has two tasks, which share its tuples: for skewed keys."""
+        return self._by_fields(PartialKeyGrouping, component, fields, stream, feedback)
+
+    def all_grouping(self, component: str, stream: str = DEFAULT_STREAM, *, feedback: bool = False) -> BoltDeclarer:
+        """Send each tuple to every task."""
+        return self.grouping(component, AllGrouping(), stream, feedback=feedback)
+
+    def global_grouping(self, component: str, stream: str = DEFAULT_STREAM, *, feedback: bool = False) -> BoltDeclarer:
+        """Send every tuple to the task with the lowest number."""
+        return self.grouping(component, GlobalGrouping(), stream, feedback=feedback)
+
+    def none_grouping(self, component: str, stream: str = DEFAULT_STREAM, *, feedback: bool = False) -> BoltDeclarer:
+        """Send each tuple to any task."""
+        return self.grouping(component, NoneGrouping(), stream, feedback=feedback)
+
+    def direct_grouping(self, component: str, stream: str = DEFAULT_STREAM, *, feedback: bool = False) -> BoltDeclarer:
+        """Send each tuple to the task that the sender names; the stream must be declared as ``Direct([...])``."""
+        return self.grouping(component, DirectGrouping(), stream, feedback=feedback)
+
+    def local_or_shuffle_grouping(
+        self, component: str, stream: str = DEFAULT_STREAM, *, feedback: bool = False
+    ) -> BoltDeclarer:
+        """Send each tuple to one task: in the producer's process if the bolt is fused, else like shuffle grouping."""
+        return self.grouping(component, LocalOrShuffleGrouping(), stream, feedback=feedback)
+
+    def grouping(
+        self, component: str, grouping: Grouping, stream: str = DEFAULT_STREAM, *, feedback: bool = False
+    ) -> BoltDeclarer:
+        """Send tuples to the tasks that a custom grouping chooses (Storm's ``customGrouping``).
+
+        Args:
+            component: the id of the component that emits them.
+            grouping: chooses the tasks.
+            stream: the stream on which they are emitted.
+            feedback: whether the bolt gets them in the micro-batch after the one in which they are emitted. A
+                subscription with ``feedback`` may close a cycle; their trees stay open, at most for ``max_hops``
+                micro-batches in which they are fed back.
+        """
+        given: object = grouping
+        marked: object = feedback
+        named: tuple[object, ...] = (component, stream)
+        wrong = next((name for name in named if not isinstance(name, str)), None)
+        if wrong is not None:
+            self._declaration.mistakes.append(f"it subscribes to {printed(wrong)}, expected the id of a component")
+        elif not isinstance(given, Grouping):
+            self._declaration.mistakes.append(
+                f"it subscribes to {component!r} with {given!r}, expected an instance of a Grouping class"
+            )
+        elif not isinstance(marked, bool):
+            self._declaration.mistakes.append(
+                f"it subscribes to {component!r} with feedback={printed(marked)}, expected True or False"
+            )
+        else:
+            self._declaration.subscriptions.append(Subscription(component, stream, given, feedback))
+        return self
+
+    def _by_fields(
+        self,
+        make: Callable[[Sequence[str]], Grouping],
+        component: str,
+        fields: Sequence[str],
+        stream: str,
+        feedback: bool,
+    ) -> BoltDeclarer:
+        try:
+            grouping = make(fields)
+        except ValueError as error:
+            self._declaration.mistakes.append(f"it subscribes to {component!r}: {error}")
+            return self
+        return self.grouping(component, grouping, stream, feedback=feedback)
