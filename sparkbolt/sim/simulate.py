@@ -71,6 +71,7 @@ def run_seed(
     trails: bool = False,
     state: bool | None = None,
     watch: Callable[[Facts], Checker] | None = None,
+    give_backs: int = 0,
 ) -> Run:
     """Run one seed.
 
@@ -82,6 +83,7 @@ def run_seed(
         trails: Record the work of each task, to compare it with another run; costs time.
         state: Compare state with a run without faults, which costs time; None: for every eighth seed.
         watch: Creates one more checker, in addition to those of the promises.
+        give_backs: The most requests of an operator to give dead letters back, at random steps.
     """
     micro_batches, drawn = faults_of(subject, seed)
     chosen = drawn if faults is None else tuple(faults)
@@ -94,7 +96,14 @@ def run_seed(
     raised: list[tuple[str, str]] = []
     try:
         world = World(
-            subject, seed, chosen, micro_batches=micro_batches, checkers=checkers, stories=stories, trails=trails
+            subject,
+            seed,
+            chosen,
+            micro_batches=micro_batches,
+            checkers=checkers,
+            stories=stories,
+            trails=trails,
+            give_backs=give_backs,
         )
         unfinished = world.run()
         if unfinished is not None:

@@ -33,12 +33,14 @@ FIRST_TOPOLOGIES = 32
 SEEDS_EACH = 4
 DEPENDING_TOPOLOGIES = 16
 CHUNKED_TOPOLOGIES = 30
+GIVE_BACKS = 3
+"""The most requests of one seed to give dead letters back."""
 
 
 def check(subject: Subject, seeds: range) -> None:
     for seed in seeds:
         with contextlib.redirect_stdout(io.StringIO()):
-            run = run_seed(subject, seed)
+            run = run_seed(subject, seed, give_backs=GIVE_BACKS)
         words = [f"{violation.promise}: {violation.words}" for violation in run.violations]
         assert not words, (subject.topology.name, seed, [str(fault) for fault in run.happened], words)
     gc.collect()

@@ -20,6 +20,7 @@ from sparkbolt.layout.lane import policy_of
 from sparkbolt.sim.checkers.base import Checker, Facts, Records, Violation, hashable
 from sparkbolt.sim.checkers.committed_rows import CommitsAreExact
 from sparkbolt.sim.checkers.dead_letter_sinks import NothingIsGivenUpInSilence
+from sparkbolt.sim.checkers.letters_given_back import LettersComeBack
 from sparkbolt.sim.checkers.lives import LivesFollowTheTable
 from sparkbolt.sim.checkers.outbox_values import NothingStartedIsLost
 from sparkbolt.sim.checkers.repeats import TheSameAgain
@@ -210,6 +211,10 @@ class NothingIsLost(Checker):
             if bool(((open_keys >= first) & (open_keys < last)).any()):
                 kept.append(entry)
         self._entries = kept
+        for letter in plan.returned:
+            if letter.task in self._ranged:
+                positions = range(letter.position, letter.end or letter.position + 1)
+                self._done[self._ranged[letter.task].id, letter.source].difference_update(positions)
 
     def _put_aside(self, spec: ComponentSpec, entry: Entry, key: int, cause: Cause) -> range:
         """Return the positions that are finished when a tree fails; those that still need a dead letter are not."""
@@ -404,6 +409,7 @@ PROMISES = (
     NothingIsLost,
     NothingIsGivenUpInSilence,
     NothingStartedIsLost,
+    LettersComeBack,
     LivesFollowTheTable,
     RetriesAreInTime,
     ReadOnce,

@@ -19,7 +19,7 @@ from sparkbolt.driver.returned_letters import RETURNED_FOLDER, ReturnedLetters, 
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 
-MENDED: dict[str, bool] = {}
+MENDED: dict[str, int] = {}
 
 
 class Parse(BasicBolt):
@@ -260,11 +260,37 @@ class Queue(Spout):
             collector.emit([line], message_id=line)
 
 
-def queue_topology() -> Topology:
+class Letters(BasicBolt):
+    """Refuses each dead letter once."""
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.attempt == 1:
+            raise ValueError("not now")
+        MENDED["letters"] = MENDED.get("letters", 0) + 1
+
+
+def queue_topology(dead_letters: str | None = None) -> Topology:
     builder = TopologyBuilder("numbers", Config(max_attempts=2))
-    builder.set_spout("lines", Queue(), retry=RetryPolicy(max_retries=1))
+    builder.set_spout("lines", Queue(), retry=RetryPolicy(max_retries=1), dead_letters=dead_letters)
     builder.set_bolt("parse", Parse()).shuffle_grouping("lines")
+    if dead_letters is not None:
+        builder.set_bolt("letters", Letters()).shuffle_grouping("lines", "dead")
     return builder.build()
+
+
+def test_a_returned_letter_of_a_queue_that_fails_again_is_retried_on_its_stream() -> None:
+    engine, _ = captured(queue_topology())
+    turns(engine)
+    [dead] = letters(engine)
+    engine.close()
+    MENDED.clear()
+    engine, _ = captured(queue_topology("stream:dead"))
+    turns(engine)
+    assert MENDED["letters"] == 1
+    give_back(engine, dead)
+    turns(engine)
+    assert (MENDED["letters"], engine.ledger.open_trees, engine.coordinator.retries) == (2, 0, 0)
+    engine.close()
 
 
 @pytest.mark.parametrize("dies_after", [0, 1, 2, 3])
