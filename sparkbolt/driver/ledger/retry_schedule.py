@@ -110,6 +110,8 @@ class RetrySchedule:
 
     def put(self, log: LogName, retry: Retry) -> None:
         """Let a message wait; it replaces the one that waits at its position."""
+        if self.of(log).get(retry.position) is retry:  # it waits already, and a second item would be due as well
+            return
         self._remove(log, retry.position)
         self._waiting.setdefault(log, {})[retry.position] = retry
         self._rests[log] += retry.is_rest
