@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -232,9 +232,17 @@ class NothingIsLost(Checker):
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
         """Check that progress has passed only finished messages."""
+        self._check_progress(promotion.progress_moved)
+
+    def life_began(self, driver: Driver) -> None:
+        """Check the progress that a micro-batch has made whose driver did not promote it."""
+        if driver.ledger.last_promoted == self.facts.committed:
+            self._check_progress(driver.ledger.finished)
+
+    def _check_progress(self, progress: Mapping[str, Mapping[str, int]]) -> None:
         if not self.facts.subject.lane.tracked:
             return
-        for component, moved in promotion.progress_moved.items():
+        for component, moved in progress.items():
             if component not in self._promised:
                 continue
             for source, position in moved.items():
@@ -389,8 +397,9 @@ class MemoryIsBounded(Checker):
         if kept > open_trees + waiting:
             self.broken(f"the ledger keeps the attempts at {kept} messages, {open_trees + waiting} are open or waiting")
         files = len(driver.files.names("ledger"))
-        # If a driver dies when a compaction is due, the compaction happens only when the next one is due.
-        if files > topology.config.compact_every * (2 + driver.coordinator.life) + 2:
+        # There are two snapshots, with the entries since the older one. If a driver dies in a compaction, what it did not
+        # remove stays until the next one is due.
+        if files > (topology.config.compact_every + 1) * (2 + driver.coordinator.life):
             self.broken(
                 f"the ledger's log has {files} files, though {topology.config.compact_every} are compacted into one"
             )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Config, RetryPolicy, Spout, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Bolt, Config, RetryPolicy, Spout, Topology, TopologyBuilder
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.control.letters.edits import edited
 from sparkbolt.driver.effects import Effect
@@ -290,6 +290,32 @@ def test_a_returned_letter_of_a_queue_that_fails_again_is_retried_on_its_stream(
     give_back(engine, dead)
     turns(engine)
     assert (MENDED["letters"], engine.ledger.open_trees, engine.coordinator.retries) == (2, 0, 0)
+    engine.close()
+
+
+class Hesitates(Bolt):
+    """Fails each line, or forgets it, so that its tree times out."""
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if not MENDED.get("forgets"):
+            collector.fail(tup, "no")
+
+
+def test_a_returned_letter_that_was_open_at_a_restart_keeps_its_values_and_attempts() -> None:
+    builder = TopologyBuilder("numbers", Config(message_timeout_secs=3))
+    builder.set_spout("lines", Queue(), retry=RetryPolicy(max_retries=1))
+    builder.set_bolt("hesitates", Hesitates()).shuffle_grouping("lines")
+    engine, _ = captured(builder.build())
+    turns(engine)
+    dead = letters(engine)[0]
+    MENDED["forgets"] = True
+    give_back(engine, dead)
+    turns(engine, 3)
+    assert engine.ledger.open_trees == 1
+    engine.restart()
+    turns(engine, 400)
+    again = letters(engine)[-1]
+    assert (again.attempts_in_all, again.attempts[:2], again.tuples) == (4, dead.attempts, dead.tuples)
     engine.close()
 
 
