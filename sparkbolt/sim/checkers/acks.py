@@ -397,8 +397,8 @@ class MemoryIsBounded(Checker):
         if kept > open_trees + waiting:
             self.broken(f"the ledger keeps the attempts at {kept} messages, {open_trees + waiting} are open or waiting")
         files = len(driver.files.names("ledger"))
-        # There are two snapshots, with the entries since the older one. If a driver dies in a compaction, the files that
-        # it did not remove stay until the next one is due.
+        # There are two snapshots, with the entries since the older one. A driver that dies in a compaction leaves files
+        # behind until the next one is due.
         if files > (topology.config.compact_every + 1) * (2 + driver.coordinator.life):
             self.broken(
                 f"the ledger's log has {files} files, though {topology.config.compact_every} are compacted into one"
