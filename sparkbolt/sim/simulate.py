@@ -15,6 +15,8 @@ from sparkbolt.sim.faults import Fault, draw
 from sparkbolt.sim.subject import Subject
 from sparkbolt.sim.world import World
 
+RETURNING_MICRO_BATCHES = 24
+"""With give-backs, further faults happen in this many first micro-batches."""
 MICRO_BATCHES = (1, 1, 2, 2, 3)
 """Choices for the number of micro-batches in which messages are read while faults are on."""
 STATE_EVERY = 8
@@ -54,12 +56,20 @@ class Run:
     """How many messages each component would have sent to a server; those of repeated runs count again."""
 
 
-def faults_of(subject: Subject, seed: int) -> tuple[int, tuple[Fault, ...]]:
-    """Return the number of micro-batches in which a seed reads its messages, and its faults."""
+def faults_of(subject: Subject, seed: int, *, give_backs: int = 0) -> tuple[int, tuple[Fault, ...]]:
+    """Return the number of micro-batches in which a seed reads its messages, and its faults.
+
+    With ``give_backs`` there are more faults, also in the later micro-batches with the letters that were given back.
+    """
     random_ = random.Random(seed)
     micro_batches = random_.choice(MICRO_BATCHES)
     committers = any(isinstance(spec.component, CommittingBolt) for spec in subject.topology.bolts)
-    return micro_batches, draw(random_, micro_batches, queues=bool(subject.queued), committers=committers)
+    queues = bool(subject.queued)
+    faults = draw(random_, micro_batches, queues=queues, committers=committers)
+    if give_backs:
+        later = random.Random(f"later {seed}")
+        faults += draw(later, RETURNING_MICRO_BATCHES, queues=queues, committers=committers)
+    return micro_batches, tuple(sorted(faults))
 
 
 def run_seed(
@@ -71,6 +81,7 @@ def run_seed(
     trails: bool = False,
     state: bool | None = None,
     watch: Callable[[Facts], Checker] | None = None,
+    give_backs: int = 0,
 ) -> Run:
     """Run one seed.
 
@@ -82,8 +93,9 @@ def run_seed(
         trails: Record the work of each task, to compare it with another run; costs time.
         state: Compare state with a run without faults, which costs time; None: for every eighth seed.
         watch: Creates one more checker, in addition to those of the promises.
+        give_backs: The most requests of an operator to give dead letters back, at random steps.
     """
-    micro_batches, drawn = faults_of(subject, seed)
+    micro_batches, drawn = faults_of(subject, seed, give_backs=give_backs)
     chosen = drawn if faults is None else tuple(faults)
     facts = Facts(subject, {})
     checkers = Checkers(facts, state=seed % STATE_EVERY == 0 if state is None else state)
@@ -94,7 +106,14 @@ def run_seed(
     raised: list[tuple[str, str]] = []
     try:
         world = World(
-            subject, seed, chosen, micro_batches=micro_batches, checkers=checkers, stories=stories, trails=trails
+            subject,
+            seed,
+            chosen,
+            micro_batches=micro_batches,
+            checkers=checkers,
+            stories=stories,
+            trails=trails,
+            give_backs=give_backs,
         )
         unfinished = world.run()
         if unfinished is not None:

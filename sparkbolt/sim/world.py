@@ -53,6 +53,7 @@ from sparkbolt.sim.faults import (
     Pending,
     Step,
 )
+from sparkbolt.sim.give_backs import GiveBacks
 from sparkbolt.sim.observer import AttemptObserver, Sightings
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.spark_loop import ConcurrentLogError, MicroBatchLoop
@@ -96,6 +97,7 @@ class World:
         checkers: Checkers,
         stories: bool = False,
         trails: bool = False,
+        give_backs: int = 0,
     ) -> None:
         """Begin the first life.
 
@@ -107,6 +109,7 @@ class World:
             checkers: The checkers that watch.
             stories: As in ``AttemptObserver``.
             trails: As in ``AttemptObserver``.
+            give_backs: The most requests of an operator to give dead letters back.
         """
         self.subject = subject
         self.seed = seed
@@ -123,6 +126,8 @@ class World:
         checkers.facts.queues = self.durable.queues
         checkers.facts.stores = self.durable.stores
         checkers.facts.letters = self.durable.letters
+        self._operator = GiveBacks(seed, give_backs, self.durable.files, self.durable.letters)
+        checkers.facts.requests = self._operator.requests
         self.executions = 0
         self.trail: list[tuple[str, int]] = []
         self.details: list[tuple[str, ...]] = []
@@ -204,16 +209,18 @@ class World:
                 return None
             if self.stopped is not None or self.checkers.facts.away is not None:
                 return None
-            enough = self._enough()
+            self._give_back()
+            enough = self._enough() and not self.driver.coordinator.returned.waits
             self.driver.lifecycle.on(LifecycleEvent.DEACTIVATE if enough else LifecycleEvent.ACTIVATE)
-            if self._quiet:
+            if self._quiet and not self._give_back(at_end=True):
                 return None
             if self._turn():
                 idle = 0
                 continue
-            if self.driver.coordinator.finished:
-                return None
-            if enough and self.driver.coordinator.drained and not self.driver.coordinator.retries:
+            coordinator = self.driver.coordinator
+            if coordinator.finished or (enough and coordinator.drained and not coordinator.retries):
+                if self._give_back(at_end=True):
+                    continue
                 return None
             idle += 1
             self._quiet_turns += 1
@@ -221,6 +228,13 @@ class World:
             self.checkers.idle(self.driver, self.now_ms, due)
             self._pass(max(1, due - self.now_ms) if due is not None else MICRO_BATCH_MS)
         return f"it does not finish: {self.executions} micro-batches were run, {self._rest()}"
+
+    def _give_back(self, *, at_end: bool = False) -> bool:
+        """Let the operator act, and the driver look at the requests; return whether there is a new one."""
+        acts = self._operator.act(at_end=at_end)
+        if acts:
+            self.driver.coordinator.returned.is_due, self._quiet_turns = True, 0
+        return acts
 
     @property
     def _quiet(self) -> bool:
@@ -232,7 +246,8 @@ class World:
         still = coordinator.drained or (
             not coordinator.config.enable_message_timeouts and coordinator.ledger.staged is None
         )
-        return self._quiet_turns >= QUIET_TURNS_MAX and still and not coordinator.retries
+        waits = coordinator.retries or coordinator.returned.waits
+        return self._quiet_turns >= QUIET_TURNS_MAX and still and not waits
 
     @property
     def stopped(self) -> str | None:
@@ -274,6 +289,7 @@ class World:
         self.executors.die()
         for queue in self.durable.queues.values():
             queue.lose_connection(noticed=False)
+        self._operator.act()
         self._begin_life()
 
     def _begin_again(self) -> None:
@@ -461,6 +477,7 @@ class World:
             self.trail += seen.trail
             self.details += seen.details
         self.checkers.ran(plan, outcome)
+        self._give_back()
         fault = self._step(plan.micro_batch_id, Step.RUN)
         if fault is not None and fault.kind == FaultKind.SLOW:
             self._pass(int(self.subject.topology.config.message_timeout_secs * 1500))

@@ -78,6 +78,8 @@ class Started:
     refused: list[str] = field(default_factory=list)
     """Reasons, one for each row that should have started a tree and is not in the block, since it cannot be kept; or
     for positions that cannot be emitted again, because their values are gone."""
+    unfit: str | None = None
+    """Why the trees have no rows, and fail; None if they have rows."""
 
     def leave_out(self, exclusion: Exclusion) -> list[tuple[int, Cause, str]]:
         """Remove from the block the rows whose trees one execution of a micro-batch leaves out.
@@ -183,14 +185,13 @@ class Outbox:
     def _returned(self, entry: Entry, streams: Mapping[str, StreamRoutes]) -> Iterator[Started]:
         """Yield the values of returned letters, which are not kept here any more."""
         for place, text in enumerate(entry.records or ()):
-            record = ReturnedRecord.loads(text)
+            record, keys = ReturnedRecord.loads(text), np.array([tree_key(self._number, entry.base + place)], np.uint64)
             stream = streams.get(record.stream)
             if stream is None or not record.fits(tuple(stream.fields)) or stream.direct:
                 nothing = EmittedRows(next(iter(streams.values())), [], 0, 0, None)
-                why = f"a dead letter of stream {record.stream!r} has no values for its fields: it is not emitted again"
-                yield Started(nothing, refused=[why])
+                fields = f"{record.stream!r} ({', '.join(record.fields)})"
+                yield Started(nothing, keys, unfit=f"a dead letter of stream {fields} has no values for its fields now")
                 continue
-            keys = np.array([tree_key(self._number, entry.base + place)], dtype=np.uint64)
             roots = mix64_array(keys)
             attempts = np.full(1, min(entry.attempt, ATTEMPT_MAX), dtype=np.uint8)
             columns, path = [[value] for value in record.rows[0]], ((self._number, stream.index),)

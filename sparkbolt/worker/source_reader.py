@@ -84,8 +84,9 @@ class EntryReader:
         self._component, self._index = stage.lane.topology.task_owner(entry.task)
         self._who = f"spout {self._component!r}"
         self._streams = {stream.name: stream for stream in stage.worker.routes(entry.task)}
-        has_ranges = entry.source is not None and not is_returned_source(entry.source)
-        spout = stage.worker.spout(entry.task) if has_ranges else None
+        self._has_ranges = entry.source is not None and not is_returned_source(entry.source)
+        """Whether the source is one of a ``PartitionedSpout``."""
+        spout = stage.worker.spout(entry.task) if self._has_ranges else None
         self._tracked = stage.lane.tracked and (spout is None or spout.tracked)
         self._trace = stage.lane.topology.components[self._component].config.trace
         self._emitted: dict[str, int] = {}
@@ -428,7 +429,7 @@ class EntryReader:
             of = np.repeat(np.arange(len(starts)), run_lengths(starts, len(keys))) if several else None
             parents = Parents(roots, roots, ordinals, None, of)
         attempts = self._attempts(stream, columns, parents, sequences)
-        if attempts is not None and parents is not None and self._entry.source is not None and ask:
+        if attempts is not None and parents is not None and self._has_ranges and ask:
             self._ask_for_parents(sequences[attempts > 1])
         first = self._emitted.get(stream.name, 0)
         self._emitted[stream.name] = first + len(keys)

@@ -320,7 +320,8 @@ class Stage:
             self._refuse(Refusal(work.task, (), reason, started.block.path))
         if len(started.keys):
             work.started.append(started.keys)
-        for key, cause, text in started.leave_out(self.exclusion):
+        unfit = [(key, Cause.EMIT, started.unfit) for key in started.keys.tolist()] if started.unfit is not None else []
+        for key, cause, text in started.leave_out(self.exclusion) or unfit:
             work.done.fails.append(Fail(key, work.component, work.index, cause, text, self.moment.micro_batch_id))
         if started.block.count:
             sent = self.router.send(started.block, work.task)

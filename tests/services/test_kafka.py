@@ -10,12 +10,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sparkbolt import RetryPolicy, TopologyBuilder
+from sparkbolt import BasicBolt, RetryPolicy, TopologyBuilder
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.api.dead_letters import Attempt, DeadLetter, RawMessage
@@ -26,12 +27,14 @@ from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.partition_reader import MessageChunk, PartitionReader
 from sparkbolt.control.letters.topic import LetterTopic
 from sparkbolt.errors import ConfigError
+from sparkbolt.faces.cli import main
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout, ZooKeeperOffsets
 from sparkbolt.spouts.kafka import KafkaDeadLetters
 from tests.kafka import SEEN, Keep, committed, run, run_to_end, spout, topology
 from tests.patience import PATIENCE_SECS
 from tests.services import Kafka
+from tests.services.test_kafka_commit import read
 
 pytestmark = pytest.mark.service
 
@@ -364,6 +367,44 @@ def test_a_message_that_the_broker_refuses_fails_alone_in_its_batch(kafka, name,
     run_to_end(topology(name, spout(kafka, name, stop_at_end=True)))
     assert sorted(lines(name)) == [f"{number}" * 500 for number in range(6) if number != 3]
     bolt.cleanup()
+
+
+class Odd(BasicBolt):
+    """Takes odd numbers only once there is a file ``mended``."""
+
+    outputs = ["n"]
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def execute(self, tup, collector):
+        collector.emit([int(tup["line"])])
+        if int(tup["line"]) % 2 and not (self.folder / "mended").exists():
+            raise ValueError("it is odd")
+
+
+@pytest.mark.spark
+def test_letters_of_a_transactional_topology_go_back_while_it_is_idle_and_are_sent_once(
+    kafka, name, spark, home, tmp_path, capsys
+):
+    create(kafka, name)
+    create(kafka, f"{name}.out")
+    produce(kafka, name, [str(number) for number in range(10)])
+    builder = TopologyBuilder(name, Config(transactional=True, max_attempts=1))
+    builder.set_spout("numbers", spout(kafka, name))
+    builder.set_bolt("odd", Odd(tmp_path)).shuffle_grouping("numbers")
+    builder.set_bolt("out", KafkaBolt(kafka, f"{name}.out", value="n")).shuffle_grouping("odd")
+    state = str(tmp_path / "state")
+    with builder.build().start(spark=spark, checkpoint=state) as running:
+        numbers = lambda: running.metrics().components["numbers"]  # noqa: E731
+        for written in (5, 10):
+            until(lambda written=written: numbers().dead_letters == written and running.await_idle(1))
+            if written == 10:
+                (tmp_path / "mended").touch()
+            assert main(["dlq", "replay", state]) == 0
+            assert "5 letter(s) go back into numbers" in capsys.readouterr().out
+        until(lambda: numbers().acked == 10 and running.await_idle(1))
+    assert sorted(int(value) for value, _ in read(kafka, f"{name}.out")) == list(range(10))
 
 
 def test_a_replay_skips_a_message_that_its_topic_refuses_and_replays_the_others_once(kafka, name):

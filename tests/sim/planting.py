@@ -24,10 +24,10 @@ def subject(number: int) -> Subject:
     return _subjects[number]
 
 
-def hunt(subject: Callable[[int], Subject] = subject) -> tuple[int, str, str]:
+def hunt(subject: Callable[[int], Subject] = subject, *, give_backs: int = 0) -> tuple[int, str, str]:
     """(seeds that were needed, the promise that was broken, in which words)."""
     for seed in range(SEEDS_MAX):
-        run = run_seed(subject(seed // SEEDS_A_TOPOLOGY), seed)
+        run = run_seed(subject(seed // SEEDS_A_TOPOLOGY), seed, give_backs=give_backs)
         if run.violations:
             return seed + 1, run.violations[0].promise, run.violations[0].words
         if seed % 50 == 0:

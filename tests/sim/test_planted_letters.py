@@ -15,6 +15,7 @@ from sparkbolt.driver.ledger import ledger_log, messages
 from sparkbolt.driver.ledger.message_log import MessageLog
 from sparkbolt.driver.ledger.messages import Messages as KnownMessages
 from sparkbolt.driver.ledger.retry_schedule import RetrySchedule
+from sparkbolt.driver.returned_letters import RETURNED_FOLDER, ReturnedLetters
 from sparkbolt.driver.spout_buffer import SpoutBuffer
 from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.worker.dead_letter_reader import LetterReader
@@ -91,14 +92,85 @@ LETTER_PLANTS = (
 )
 
 
+def hunt_lettered(*, give_backs: int) -> tuple[int, str, str]:
+    lettered: dict[int, Subject] = {}
+    return hunt(
+        lambda number: lettered.get(number) or lettered.setdefault(number, subject_of(*lettered_topology(number))),
+        give_backs=give_backs,
+    )
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("plant", LETTER_PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_in_dead_letters_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
     plant(patch)
-    lettered: dict[int, Subject] = {}
-    needed, promise, words = hunt(
-        lambda number: lettered.get(number) or lettered.setdefault(number, subject_of(*lettered_topology(number)))
+    needed, promise, words = hunt_lettered(give_backs=0)
+    print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")
+
+
+def a_request_is_removed_before_its_plan_is_promoted(patch: Patch) -> None:
+    look = ReturnedLetters.look
+
+    def hasty(self: ReturnedLetters, files: Any) -> None:
+        look(self, files)
+        for name in files.names(RETURNED_FOLDER):
+            files.remove(f"{RETURNED_FOLDER}/{name}")
+
+    patch.setattr(ReturnedLetters, "look", hasty)
+
+
+def a_request_for_an_unfinished_message_is_lost(patch: Patch) -> None:
+    patch.setattr(ReturnedLetters, "settle", lambda self, lines: self._waiting.clear())
+
+
+def a_request_is_taken_again_in_the_next_life(patch: Patch) -> None:
+    init = ReturnedLetters.__init__
+
+    def forgetful(self: ReturnedLetters, lane: Any, ledger: Any) -> None:
+        init(self, lane, ledger)
+        ledger.messages.returned.clear()
+
+    patch.setattr(ReturnedLetters, "__init__", forgetful)
+
+
+def attempts_begin_anew_with_a_give_back(patch: Patch) -> None:
+    give_back = KnownMessages._give_back
+    patch.setattr(
+        KnownMessages, "_give_back", lambda self, letter, now_ms: give_back(self, replace(letter, attempts=()), now_ms)
     )
+
+
+def returned_letters_of_a_queue_die_with_their_life(patch: Patch) -> None:
+    patch.setattr(MessageLog, "wait_again", lambda self, trees: None)
+
+
+def a_message_without_an_ack_is_given_back_twice(patch: Patch) -> None:
+    due = RetrySchedule.due
+
+    def twice(self: RetrySchedule, *limits: Any, **more: Any) -> Any:
+        for retry in due(self, *limits, **more):
+            yield retry
+            if retry.record is not None and retry.letter is None:
+                yield retry
+
+    patch.setattr(RetrySchedule, "due", twice)
+
+
+RETURN_PLANTS = (
+    a_request_is_removed_before_its_plan_is_promoted,
+    a_request_for_an_unfinished_message_is_lost,
+    a_request_is_taken_again_in_the_next_life,
+    attempts_begin_anew_with_a_give_back,
+    returned_letters_of_a_queue_die_with_their_life,
+    a_message_without_an_ack_is_given_back_twice,
+)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("plant", RETURN_PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_in_returned_letters_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
+    plant(patch)
+    needed, promise, words = hunt_lettered(give_backs=4)
     print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")
 
 

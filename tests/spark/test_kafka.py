@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Config, RetryPolicy, TopologyBuilder, bolt
+from sparkbolt import BasicBolt, Config, RetryPolicy, TopologyBuilder
 from sparkbolt.api.metrics import ComponentMetrics
 from sparkbolt.bolts import KafkaBolt
+from sparkbolt.faces.cli import main
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import MockKafka
 from tests.kafka import SEEN, committed, poll, run_to_end, topology
@@ -28,13 +29,21 @@ POISON = 10
 MAX_BYTES, SMALL, LARGE = 256 * 1024, 100, 10_000
 
 
-@bolt(outputs=["line"])
-def work(tup):
-    if tup["line"].startswith("poison"):
-        raise ValueError("this one always fails")
-    if tup["offset"] % 100 == 7 and tup.attempt == 1:
-        raise ValueError("this one fails at first")
-    yield [tup["line"]]
+class Work(BasicBolt):
+    """Fails some lines at first, and takes the poisonous ones only once there is a file ``mended``."""
+
+    outputs = ["line"]
+    stateless = True
+
+    def __init__(self, directory: Path) -> None:
+        self.mended = directory / "mended"
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup["line"].startswith("poison") and not self.mended.exists():
+            raise ValueError("this one fails until it is mended")
+        if tup["offset"] % 100 == 7 and tup.attempt == 1:
+            raise ValueError("this one fails at first")
+        collector.emit([tup["line"]])
 
 
 class Weigh(BasicBolt):
@@ -58,6 +67,9 @@ class Ran:
     """What a topology with two spouts of Kafka has left."""
 
     lines: ComponentMetrics
+    """Before the dead letters of ``lines`` are given back."""
+    returned: ComponentMetrics
+    """``lines`` afterwards."""
     growing: ComponentMetrics
     offsets: dict[int, int]
     """The committed offsets of ``lines`` by kafka_partition."""
@@ -86,11 +98,10 @@ def ran(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Ran:
             value="text",
             outputs=["line", "offset"],
             retry=RetryPolicy(max_retries=2, min_backoff=timedelta(milliseconds=1)),
-            stop_at_end=True,
         )
         lines.first_budget = 4000
         builder.set_spout("lines", lines, parallelism=2)
-        builder.set_bolt("work", work).shuffle_grouping("lines")
+        builder.set_bolt("work", Work(directory)).shuffle_grouping("lines")
         builder.set_bolt("write", KafkaBolt(kafka.brokers, "out", value="line")).shuffle_grouping("work")
         growing = KafkaSpout(
             kafka.brokers, "growing", group="g", value="text", outputs=["line"], stop_at_end=True, max_bytes=MAX_BYTES
@@ -100,8 +111,15 @@ def ran(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Ran:
         builder.set_bolt("weigh", Weigh(directory / "sizes")).shuffle_grouping("growing")
         running = builder.build().start(spark=spark, checkpoint=directory / "checkpoint")
         try:
-            assert running.await_finished(PATIENCE_SECS), running.metrics()
+            rest = lambda: running.metrics().components["growing"].acked < 4060  # noqa: E731
+            while rest() or not running.await_idle(1):
+                assert running.failure is None, running.failure
             components = running.metrics().components
+            assert components["lines"].dead_letters == POISON
+            (directory / "mended").touch()
+            main(["dlq", "replay", str(directory / "checkpoint")])
+            poll(lambda: running.metrics().components["lines"].acked == MESSAGES + POISON)
+            returned = running.metrics().components["lines"]
         finally:
             running.stop()
         offsets = {number: at for number, (at, _) in committed(kafka.brokers, "lines", "words").items()}
@@ -110,14 +128,21 @@ def ran(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     written = [row["line"] for row in SEEN["kafka-read-back"]]
     files = sorted((directory / "sizes").iterdir(), key=lambda file: int(file.name))
     sizes = [sum(map(int, file.read_text().split())) for file in files]
-    return Ran(components["lines"], components["growing"], offsets, written, sizes)
+    return Ran(components["lines"], returned, components["growing"], offsets, written, sizes)
 
 
 def test_all_messages_except_the_poison_arrive_and_the_group_reaches_the_end(ran: Ran) -> None:
     assert (ran.lines.acked, ran.lines.set_aside, ran.lines.lag) == (MESSAGES, POISON, 0)
     assert ran.offsets == {number: MESSAGES // 4 + (POISON if number == 1 else 0) for number in range(4)}
-    assert set(ran.written) == {f"{number}.{place}" for number in range(4) for place in range(MESSAGES // 4)}
-    assert len(ran.written) == MESSAGES
+    lines = {f"{number}.{place}" for number in range(4) for place in range(MESSAGES // 4)}
+    assert set(ran.written) == lines | {f"poison {place}" for place in range(POISON)}
+    assert len(ran.written) == MESSAGES + POISON
+
+
+def test_dead_letters_go_back_into_their_partition_while_the_topology_is_idle(ran: Ran) -> None:
+    before, after = ran.lines, ran.returned
+    assert (after.acked - before.acked, after.failed - before.failed) == (POISON, 1), "one has the offset 5007"
+    assert after.emitted - before.emitted == POISON + 1, "each is read once more, and one is retried"
 
 
 def test_sizes_that_executors_measure_reach_the_driver_and_a_range_that_is_too_large_is_cut(ran: Ran) -> None:

@@ -220,6 +220,7 @@ class MessageLog:
         """Let the messages with open trees wait for the same attempt again; their trees are about to be dropped."""
         for retry in self.unfinished(trees):
             self.wait(retry)
+        self._retries.forget_trees(self.name)
         self._entries = []
 
     def state(self) -> LogState:

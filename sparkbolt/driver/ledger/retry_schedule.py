@@ -110,6 +110,8 @@ class RetrySchedule:
 
     def put(self, log: LogName, retry: Retry) -> None:
         """Let a message wait; it replaces the one that waits at its position."""
+        if self.of(log).get(retry.position) is retry:  # it waits already, and a second item would be due as well
+            return
         self._remove(log, retry.position)
         self._waiting.setdefault(log, {})[retry.position] = retry
         self._rests[log] += retry.is_rest
@@ -159,6 +161,10 @@ class RetrySchedule:
         for position in list(self.of(log)):
             self._remove(log, position)
         self.attempts = {key: attempts for key, attempts in self.attempts.items() if key[:2] != log}
+        self.forget_trees(log)
+
+    def forget_trees(self, log: LogName) -> None:
+        """Drop the trees of a log, whose messages wait again: the end of an old tree must not end its message."""
         self._running = {tree: key for tree, key in self._running.items() if key[:2] != log}
 
     def _remove(self, log: LogName, position: int) -> None:

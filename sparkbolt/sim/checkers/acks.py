@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from sparkbolt.layout.lane import policy_of
 from sparkbolt.sim.checkers.base import Checker, Facts, Records, Violation, hashable
 from sparkbolt.sim.checkers.committed_rows import CommitsAreExact
 from sparkbolt.sim.checkers.dead_letter_sinks import NothingIsGivenUpInSilence
+from sparkbolt.sim.checkers.letters_given_back import LettersComeBack
 from sparkbolt.sim.checkers.lives import LivesFollowTheTable
 from sparkbolt.sim.checkers.looped_tuples import LoopedTuplesRideOnce
 from sparkbolt.sim.checkers.outbox_values import NothingStartedIsLost
@@ -211,6 +212,10 @@ class NothingIsLost(Checker):
             if bool(((open_keys >= first) & (open_keys < last)).any()):
                 kept.append(entry)
         self._entries = kept
+        for letter in plan.returned:
+            if letter.task in self._ranged:
+                positions = range(letter.position, letter.end or letter.position + 1)
+                self._done[self._ranged[letter.task].id, letter.source].difference_update(positions)
 
     def _put_aside(self, spec: ComponentSpec, entry: Entry, key: int, cause: Cause) -> range:
         """Return the positions that are finished when a tree fails; those that still need a dead letter are not."""
@@ -228,9 +233,17 @@ class NothingIsLost(Checker):
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
         """Check that progress has passed only finished messages."""
+        self._check_progress(promotion.progress_moved)
+
+    def life_began(self, driver: Driver) -> None:
+        """Check the progress that a micro-batch has made whose driver did not promote it."""
+        if driver.ledger.last_promoted == self.facts.committed:
+            self._check_progress(driver.ledger.finished)
+
+    def _check_progress(self, progress: Mapping[str, Mapping[str, int]]) -> None:
         if not self.facts.subject.lane.tracked:
             return
-        for component, moved in promotion.progress_moved.items():
+        for component, moved in progress.items():
             if component not in self._promised:
                 continue
             for source, position in moved.items():
@@ -385,8 +398,9 @@ class MemoryIsBounded(Checker):
         if kept > open_trees + waiting:
             self.broken(f"the ledger keeps the attempts at {kept} messages, {open_trees + waiting} are open or waiting")
         files = len(driver.files.names("ledger"))
-        # If a driver dies when a compaction is due, the compaction happens only when the next one is due.
-        if files > topology.config.compact_every * (2 + driver.coordinator.life) + 2:
+        # There are two snapshots, with the entries since the older one. A driver that dies in a compaction leaves files
+        # behind until the next one is due.
+        if files > (topology.config.compact_every + 1) * (2 + driver.coordinator.life):
             self.broken(
                 f"the ledger's log has {files} files, though {topology.config.compact_every} are compacted into one"
             )
@@ -405,6 +419,7 @@ PROMISES = (
     NothingIsLost,
     NothingIsGivenUpInSilence,
     NothingStartedIsLost,
+    LettersComeBack,
     LivesFollowTheTable,
     RetriesAreInTime,
     ReadOnce,

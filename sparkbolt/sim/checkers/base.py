@@ -67,6 +67,8 @@ class Facts:
     """The monotonic clock, in seconds."""
     letters: Mapping[str, DeadLetter] = field(default_factory=dict)
     """The dead letters that sinks hold, by id."""
+    requests: Mapping[tuple[str, int], DeadLetter] = field(default_factory=dict)
+    """The letters that the operator gives back, by file and line of the request."""
     kept: dict[int, list[KeptRows]] = field(default_factory=dict)
     """By micro-batch: the rows of committers with which it was committed."""
     looped: dict[int, list[Row]] = field(default_factory=dict)

@@ -43,6 +43,8 @@ class RetriesAreInTime(Checker):
         self._policies = {name: policy_of(topology.components[name]) for name in names}
         ranged = {spec.id: spec.component for spec in topology.spouts if isinstance(spec.component, PartitionedSpout)}
         self._once = {name for name, spout in ranged.items() if spout.once}
+        self._returned: set[MessageKey] = set()
+        """The messages that an operator has given back."""
         self._lettered = {spec.id for spec in topology.spouts if spec.dead_letters is not None}
         self._due: dict[MessageKey, tuple[int, int]] = {}
         """Waiting messages: (time when due in ms, number of the next attempt)."""
@@ -95,6 +97,10 @@ class RetriesAreInTime(Checker):
         """Record that messages in the plan no longer wait."""
         for place, _ in self._given(plan, self.facts.running):
             self._due.pop(place, None)
+        for letter in plan.returned:
+            component, _ = self.facts.subject.topology.task_owner(letter.task)
+            self._due[component, letter.source, letter.position] = plan.now_ms, 1
+            self._returned.add((component, letter.source, letter.position))
         fails = self.facts.fails
         self._failures = {
             key: (fails[key].cause if key in fails else Cause.TIMEOUT, self.facts.forgiven(key))
@@ -120,9 +126,10 @@ class RetriesAreInTime(Checker):
         cause, forgiven = self._failures.get(key, (Cause.TIMEOUT, False))
         if cause in AWAY or (forgiven is None and cause == Cause.TIMEOUT):
             return  # the wait depends on the outages of its source in a row, or on the task that held the tree
-        if component not in self._once and forgiven:
+        reads_once = component in self._once and place not in self._returned
+        if not reads_once and forgiven:
             self._due[place] = now_ms + self._forgiven_ms.get(key, 0), attempt
-        elif component not in self._once and cause not in FINAL and policy.allows(attempt):
+        elif not reads_once and cause not in FINAL and policy.allows(attempt):
             self._due[place] = now_ms + policy.delay_ms(attempt, key), attempt + 1
         elif component in self._lettered:
             self._due[(*place, _LETTER)] = now_ms, 1
@@ -230,7 +237,11 @@ class ReadOnce(Checker):
         """Check which messages began, whether the micro-batch is committed or not."""
         if not self._tasks:
             return
-        entries = [entry for entry in plan.entries if entry.task in self._tasks and entry.letters is None]
+        entries = [
+            entry
+            for entry in plan.entries
+            if entry.task in self._tasks and entry.letters is None and entry.records is None
+        ]
         failed = {fail.key for seen in outcome.sightings for fail in seen.fails}
         owner = self.facts.subject.topology.task_owner
         for key in (key for seen in outcome.sightings for keys in seen.started for key in keys.tolist()):

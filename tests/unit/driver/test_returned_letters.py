@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Config, RetryPolicy, Spout, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Bolt, Config, RetryPolicy, Spout, Topology, TopologyBuilder
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.control.letters.edits import edited
 from sparkbolt.driver.effects import Effect
@@ -19,7 +19,7 @@ from sparkbolt.driver.returned_letters import RETURNED_FOLDER, ReturnedLetters, 
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 
-MENDED: dict[str, bool] = {}
+MENDED: dict[str, int] = {}
 
 
 class Parse(BasicBolt):
@@ -260,11 +260,63 @@ class Queue(Spout):
             collector.emit([line], message_id=line)
 
 
-def queue_topology() -> Topology:
+class Letters(BasicBolt):
+    """Refuses each dead letter once."""
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.attempt == 1:
+            raise ValueError("not now")
+        MENDED["letters"] = MENDED.get("letters", 0) + 1
+
+
+def queue_topology(dead_letters: str | None = None) -> Topology:
     builder = TopologyBuilder("numbers", Config(max_attempts=2))
-    builder.set_spout("lines", Queue(), retry=RetryPolicy(max_retries=1))
+    builder.set_spout("lines", Queue(), retry=RetryPolicy(max_retries=1), dead_letters=dead_letters)
     builder.set_bolt("parse", Parse()).shuffle_grouping("lines")
+    if dead_letters is not None:
+        builder.set_bolt("letters", Letters()).shuffle_grouping("lines", "dead")
     return builder.build()
+
+
+def test_a_returned_letter_of_a_queue_that_fails_again_is_retried_on_its_stream() -> None:
+    engine, _ = captured(queue_topology())
+    turns(engine)
+    [dead] = letters(engine)
+    engine.close()
+    MENDED.clear()
+    engine, _ = captured(queue_topology("stream:dead"))
+    turns(engine)
+    assert MENDED["letters"] == 1
+    give_back(engine, dead)
+    turns(engine)
+    assert (MENDED["letters"], engine.ledger.open_trees, engine.coordinator.retries) == (2, 0, 0)
+    engine.close()
+
+
+class Hesitates(Bolt):
+    """Fails each line, or forgets it, so that its tree times out."""
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if not MENDED.get("forgets"):
+            collector.fail(tup, "no")
+
+
+def test_a_returned_letter_that_was_open_at_a_restart_keeps_its_values_and_attempts() -> None:
+    builder = TopologyBuilder("numbers", Config(message_timeout_secs=3))
+    builder.set_spout("lines", Queue(), retry=RetryPolicy(max_retries=1))
+    builder.set_bolt("hesitates", Hesitates()).shuffle_grouping("lines")
+    engine, _ = captured(builder.build())
+    turns(engine)
+    dead = letters(engine)[0]
+    MENDED["forgets"] = True
+    give_back(engine, dead)
+    turns(engine, 3)
+    assert engine.ledger.open_trees == 1
+    engine.restart()
+    turns(engine, 400)
+    again = letters(engine)[-1]
+    assert (again.attempts_in_all, again.attempts[:2], again.tuples) == (4, dead.attempts, dead.tuples)
+    engine.close()
 
 
 @pytest.mark.parametrize("dies_after", [0, 1, 2, 3])
@@ -283,7 +335,7 @@ def test_a_letter_of_a_queue_goes_back_with_its_values_also_after_a_restart(dies
         engine.step()
     engine.restart()
     turns(engine)
-    assert 20 in emitted(out)
+    assert emitted(out) == [1, 3, 20]
     assert engine.ledger.open_trees == 0
     assert not engine.ledger.messages.retries.attempts
     assert engine.files.names(RETURNED_FOLDER) == []

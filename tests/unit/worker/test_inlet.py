@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sparkbolt import BasicBolt, Committer, Config, TopologyBuilder, bolt
+from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.api.inlets import InletSpout
 from sparkbolt.api.topology import Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.base.ids import AGAIN, LETTERS, split_key
 from sparkbolt.driver.ledger.ledger import Promotion
+from sparkbolt.driver.returned_letters import RETURNED_FOLDER, request_of
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.wire.frames import Frame, Moment, encode
 from sparkbolt.wire.plan import MicroBatchPlan
@@ -129,6 +132,32 @@ def test_rows_are_acked_retried_from_state_or_given_up_with_a_dead_letter_that_h
     keys = [split_key(tree.key)[1] for tree in failed]
     assert any(key < AGAIN for key in keys)
     assert any(AGAIN <= key < LETTERS for key in keys)
+
+
+def letter(engine: Engine) -> DeadLetter:
+    """The newest dead letter in the checkpoint."""
+    return DeadLetter.from_json(json.loads(b"".join(engine.letters).splitlines()[-1]))
+
+
+def give_back(engine: Engine, given: DeadLetter) -> None:
+    engine.files.write(f"{RETURNED_FOLDER}/{given.id}", request_of([(given, False)]))
+    engine.coordinator.returned.is_due = True
+    run_out(engine)
+
+
+def test_a_returned_row_whose_fields_have_changed_is_a_dead_letter_again_until_it_fits() -> None:
+    engine = Engine(topology())
+    engine.bring((1, [("c", 5)]))
+    run_out(engine)
+    first = letter(engine)
+    give_back(engine, replace(first, fields=("id", "count")))
+    again = letter(engine)
+    assert [one.reason.partition(":")[0] for one in again.attempts[3:]] == [
+        "a dead letter of stream 'default' (id, count) has no values for its fields now"
+    ] * 3
+    assert again.tuples == (("c", 5),)
+    give_back(engine, replace(again, fields=first.fields))
+    assert engine.ledger.metrics.components["rows"].acked == 1
 
 
 def test_dead_letters_go_to_a_stream_or_a_function_and_wait_until_it_accepts_them() -> None:
