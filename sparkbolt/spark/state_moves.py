@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 
 from sparkbolt.driver.transition import Move, moves
 from sparkbolt.spark.checkpoint import Checkpoint
-from sparkbolt.spark.executor import worker_of
+from sparkbolt.spark.executor import staged, worker_of
 from sparkbolt.spark.job_bundle import JobBundle
 from sparkbolt.worker.state.division import Division
 
@@ -79,7 +79,8 @@ def _splitter(move: Move, bundle: JobBundle) -> Callable[[pa.Table], pa.Table]:
     def split(stored: pa.Table) -> pa.Table:
         index = move.before.index(stored["dest"][0].as_py())
         segments = dict(zip(stored["key"].to_pylist(), stored["value"].to_pylist(), strict=True))
-        parts = _division(move, bundle).split(index, segments)
+        with staged():
+            parts = _division(move, bundle).split(index, segments)
         return _table(
             (move.after[part], index, key, value) for part, some in parts.items() for key, value in some.items()
         )
@@ -92,7 +93,8 @@ def _joiner(move: Move, bundle: JobBundle) -> Callable[[pa.Table], pa.Table]:
         dest = parts["dest"][0].as_py()
         rows = sorted(_rows(parts), key=itemgetter(0))
         pieces = [(source, {key: value for _, key, value in some}) for source, some in groupby(rows, key=itemgetter(0))]
-        segments = _division(move, bundle).join(move.after.index(dest), pieces)
+        with staged():
+            segments = _division(move, bundle).join(move.after.index(dest), pieces)
         return _table(((dest, key, value) for key, value in segments.items()), parts=False)
 
     return join
