@@ -111,6 +111,11 @@ NAMES = Check(
     lambda value: isinstance(value, Sequence | Set) and not isinstance(value, str | bytes),
 )
 
+KEYED = Check(
+    "True, False or a list of names of attributes, such as ['counts']",
+    lambda value: isinstance(value, bool) or (isinstance(value, Sequence | Set) and not isinstance(value, str | bytes)),
+)
+
 
 class Component(ABC):  # noqa: B024  spouts and bolts have no method in common
     """The base of spouts and bolts."""
@@ -361,7 +366,7 @@ class BoltBase(Component):
     such tuples in its state until their trees are finished, and emits them again if they fail, as the retry policy
     allows; the bolt is not notified. The attribute is read from the instance with which the topology was built."""
 
-    keyed: ClassVar[bool | Sequence[str]] = False
+    keyed: ClassVar[Annotated[bool | Sequence[str], KEYED]] = False
     """Set to True if the bolt keeps what it knows under the keys of its fields groupings, or to the names of the
     attributes of which this is true. If the number of its tasks changes, keys move to the task that gets their tuples.
     With several tasks it is found out from the keys which attributes are keyed; you must declare it for a bolt that has

@@ -13,7 +13,7 @@ from typing import Any
 from sparkbolt.api.components import AsyncBolt, BoltBase, ColumnBolt, Component
 from sparkbolt.api.function_bolts import FunctionBolt
 
-_OF_ALL = ("prepare", "cleanup", "open", "close", "dead_letter_sink", "init_state", "migrate")
+_OF_ALL = ("prepare", "cleanup", "open", "close", "dead_letter_sink", "init_state", "migrate", "rescale")
 _OF_BOLTS = ("execute", "flush", "row", "begin", "commit", "end")
 _OF_SPOUTS = ("next_tuple", "ack", "fail", "activate", "deactivate", "receive", "confirm", "release")
 _OF_DRIVER = (
@@ -77,13 +77,21 @@ def _is_own(component: Component, name: str) -> bool:
 
 def _declared(component: Component, name: str) -> Any:
     """Return the method as the nearest class of Sparkbolt declares it; None if no class does."""
-    if name == "init_state" and isinstance(component, BoltBase):
-        return _init_state  # any bolt may have one
+    if name in _OPTIONAL:
+        return _OPTIONAL[name] if isinstance(component, BoltBase) else None
     return next((vars(cls)[name] for cls in type(component).__mro__ if is_ours(cls) and name in vars(cls)), None)
 
 
 def _init_state(self: Any, state: Any) -> None:
     """Has the arguments with which ``init_state`` is called."""
+
+
+def _rescale(self: Any, states: Any, part: Any, parts: Any) -> Any:
+    """Has the arguments with which ``rescale`` is called."""
+
+
+_OPTIONAL = {"init_state": _init_state, "rescale": _rescale}
+"""The methods that any bolt may have, and that no class of Sparkbolt declares for all."""
 
 
 def _laziness(component: Component, name: str, method: Any) -> str | None:

@@ -211,12 +211,12 @@ class DurableAttributes:
             if now and not before:
                 raise StateError(
                     f"bolt {self._component!r}: {name!r} is a KeyValueState now, and in the checkpoint it is an "
-                    "attribute of its own: give the state another name, and move what it holds (docs/state.md)"
+                    "attribute of its own: raise state_version, and move what it holds in migrate (docs/state.md)"
                 )
             if before and not now and isinstance(prepared.get(name), Mapping):
                 raise StateError(
                     f"bolt {self._component!r}: {name!r} is an attribute of its own now, and in the checkpoint it is a "
-                    "KeyValueState: give the attribute another name, and move what it holds (docs/state.md)"
+                    "KeyValueState: raise state_version, and move what it holds in migrate (docs/state.md)"
                 )
 
     def warning(self) -> str | None:

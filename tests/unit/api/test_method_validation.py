@@ -141,6 +141,10 @@ def test_a_correct_component_has_no_mistake(base: Any) -> None:
         (Numbers, "ack", coroutine, "its ack is a coroutine"),
         (Numbers, "next_tuple", generator, "its next_tuple has a yield in it, so that a call would run nothing: emit"),
         (Columns, "execute", generator, "its execute has a yield in it: a ColumnBolt emits columns"),
+        (Basic, "rescale", lambda self, states: {}, "is called as rescale(self, states, part, parts)"),
+        (Basic, "migrate", lambda self, version: {}, "is called as migrate(self, version, attributes)"),
+        (Basic, "keyed", "counts", "expected True, False or a list of names of attributes, such as ['counts']"),
+        (Basic, "state_version", 2, "state_version = 2 and no migrate"),
         (Numbers, "exhausted", lambda self: False, "its exhausted is a method, expected a property"),
     ],
 )  # fmt: skip

@@ -15,7 +15,7 @@ from sparkbolt import BasicBolt, BasicCollector, KeyValueState, TopologyBuilder,
 from sparkbolt.api.pickling import Pickling
 from sparkbolt.api.topology import Topology
 from sparkbolt.api.tuples import Origin
-from sparkbolt.errors import InvalidTopology, StateError
+from sparkbolt.errors import StateError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows.content import Content, decode, encode
@@ -175,14 +175,6 @@ def test_a_large_dict_is_migrated_and_written_under_its_new_name() -> None:
             assert vars(bolt) == {"counts": numbers}
         commit(state, durable)
     assert [key for key in store if "dict" in key] == [key for key in store if "dict/counts" in key] != []
-
-
-def test_a_version_without_migrate_is_a_mistake_of_the_topology() -> None:
-    class Forgetful(Count):
-        state_version = 2
-
-    with pytest.raises(InvalidTopology, match="state_version = 2 and no migrate: define migrate"):
-        topology(Forgetful())
 
 
 # Code that has moved.

@@ -174,7 +174,7 @@ def test_an_attribute_that_becomes_a_key_value_state_with_the_same_name_is_refus
     state = KeyValueTable()
     owned = {"key_value_state": state}
     now = DurableAttributes(make(counts=state, other=1), "count", owned=owned, transient=transient)
-    with pytest.raises(StateError, match=r"'counts' is a KeyValueState now.*give the state another name.*state\.md"):
+    with pytest.raises(StateError, match=r"'counts' is a KeyValueState now.*raise state_version.*state\.md"):
         now.restore(data)
     renamed = make(table=state, counts=Counter())
     DurableAttributes(renamed, "count", owned={"key_value_state": state}).restore(data)
