@@ -290,11 +290,12 @@ class Coordinator:
         The tuples of a task that is gone are held by some other task of its bolt.
         """
         clocked = set(self.lane.clocked()) if keys else ()
-        holders = {task: self.topology.task_owner(task)[0] for task in (self.ledger.holders_of(keys) if keys else ())}
-        tasks = {
-            task: (task,) if task in self.lane.dests else self.topology.tasks(id_) for task, id_ in holders.items()
-        }
-        return tuple(sorted({one for task, id_ in holders.items() if id_ in clocked for one in tasks[task]}))
+        tasks: set[int] = set()
+        for task in self.ledger.holders_of(keys) if keys else ():
+            component, _ = self.topology.task_owner(task)
+            if component in clocked:
+                tasks.update((task,) if task in self.lane.dests else self.topology.tasks(component))
+        return tuple(sorted(tasks))
 
     def confirm(self, plan: MicroBatchPlan, mono_s: float) -> None:
         """Accept the plan that the engine runs, from this life or an earlier one."""

@@ -310,14 +310,17 @@ class ReleasedWindows(Windower):
         if not isinstance(past.grid.slide, Count):  # in the order in which the watermark would have let them enter
             ends = -(-(past.times[places] + past.grid.closed_left) // past.grid.slide)
             places = places[np.argsort(ends, kind="stable")]
-        if len(places):
-            self.log.append(content.take(places))
-            self._shown, self._newest_ms = len(places), int(past.times[places].max())
-        if len(places) < len(content):
-            self._waiting.append(content.take(np.flatnonzero(~past.shown)))
-        if grid.is_once:
-            self._head = self._shown
-            yield expiry(_expired(self.log, 0, self._shown, self._shown))
+        spent, fresh = np.flatnonzero(past.spent), np.flatnonzero(~past.used)
+        if len(fresh) < len(content):
+            self.log.append(content.take(np.concatenate((spent, places))))
+            self._shown, self._newest_ms = self.log.end, int(past.times[past.used].max())
+        if len(fresh):
+            self._waiting.append(content.take(fresh))
+        self._head = self._shown if grid.is_once else len(spent)
+        gone = self.log.between(0, self._head)
+        self.log.leave(self.log.between(len(spent), self._head))
+        self.log.end_before(self._head)
+        yield expiry(gone)
 
     def save(self) -> Any:
         """See ``Windower``."""

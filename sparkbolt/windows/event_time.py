@@ -44,6 +44,11 @@ class EventTimeWindows(Windower):
         """The end of the log when the last window with tuples fired."""
         self._new_ms = BEFORE_ALL
         """No tuple of an earlier time is new in the next window."""
+        self._ahead = 0
+        """After a change of the settings: how many of the first tuples in the log windows by count have shown, up to
+        times that no window by time has reached."""
+        self._ahead_ms = BEFORE_ALL
+        """The newest time of these tuples."""
 
     def watermark(self, mark_ms: int) -> Iterator[Fired]:
         """Yield all windows that end at the watermark or before it."""
@@ -56,10 +61,13 @@ class EventTimeWindows(Windower):
             if gone.count:
                 log.leave(log.select(BEFORE_ALL, min(before, self._shown_ms), stop=self._shown))
                 log.end_rows(gone)
+            if events.count and last < self._shown_ms:  # windows by count have shown newer tuples, which expire here
+                log.leave(log.select(last, self._shown_ms, stop=self._shown))
             yield from self._show(end, end - self._length_ms, events, self._new(before, last), gone)
             if events.count:
                 self._shown_ms = self._new_ms = last
                 self._shown = log.end
+                self._ahead = 0 if last >= self._ahead_ms else self._ahead
                 self._end_ms = end + self._slide_ms
                 continue
             earliest = log.earliest(last, mark_ms)
@@ -99,50 +107,56 @@ class EventTimeWindows(Windower):
     def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
         """See ``Windower``."""
         parts, sequences, left = self.log.give_up()
-        past = Handover(grid, parts, sequences < self._shown, left, self.log.expired_is_read, grid.over_ms(reached_ms))
-        past.shown &= past.times <= self._shown_ms
-        return past
+        times = np.concatenate([part.times for part in parts]) if parts else sequences
+        shown = (sequences < self._shown) & (times <= self._shown_ms)
+        spent = (sequences < self._ahead) & ~shown
+        return Handover(grid, parts, shown, left, self.log.expired_is_read, grid.over_ms(reached_ms), spent)
 
     def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
         """See ``Windower``; a tuple of a window that is over already, as a late one has, expires and is ``missed``."""
         self._take_left(past)
         self._mark_ms, self._end_ms = reached_ms, past.next_end(grid, reached_ms)
-        times, shown = past.times, past.shown
-        if not len(times):
+        if not len(past.times):
             return
-        content = join(past.parts)
+        if not grid.is_once:
+            self._take_again(past)
+            return
+        log = self.log
+        log.append(join(past.parts))
+        log.leave(log.pick(np.flatnonzero(past.shown).tolist()))
+        missed = ~past.used & (past.times <= min(self._end_ms - self._slide_ms, reached_ms) - self._edge_ms)
+        self.missed = int(np.count_nonzero(missed))
+        gone = log.pick(np.flatnonzero(past.used | missed).tolist())
+        log.end_rows(gone)
+        yield expiry(gone)
+        log.sweep()
+
+    def _take_again(self, past: Handover) -> None:
+        """Take tuples into windows that may show them again."""
+        content, times, shown, spent = join(past.parts), past.times, past.shown, past.spent
+        last = self._end_ms - self._edge_ms
+        newest = int(times[past.used].max()) if past.used.any() else BEFORE_ALL
         if shown.any():
             self._shown, self._shown_ms = int(np.flatnonzero(shown)[-1]) + 1, int(times[shown].max())
-            if bool((~shown[: self._shown] & (times[: self._shown] <= self._shown_ms)).any()):
-                # Such a tuple would be taken for one that was shown: those that were shown go first.
-                content = content.take(np.concatenate((np.flatnonzero(shown), np.flatnonzero(~shown))))
-                self._shown = int(np.count_nonzero(shown))
-            earliest = past.earliest_ms
-            self._new_ms = self._shown_ms if earliest is None else min(self._shown_ms, earliest)
+            self._new_ms = int(times[~shown].min(initial=self._shown_ms))
+        if newest > last or spent.any():
+            self._ahead, self._ahead_ms = int(np.count_nonzero(past.used)), newest
+        if self._ahead or bool((~shown[: self._shown] & (times[: self._shown] <= self._shown_ms)).any()):
+            # A tuple among those that were shown would be taken for one of them: they go first.
+            content = content.take(np.concatenate([np.flatnonzero(some) for some in (shown, spent, ~past.used)]))
+            self._shown = int(np.count_nonzero(shown))
         self.log.append(content)
-        if grid.is_once:
-            gone = self._last_shown()
-            self.log.leave(gone)
-            self.log.end_rows(gone)
-            yield expiry(gone)
-            missed = self.log.select(BEFORE_ALL, min(self._end_ms - self._slide_ms, reached_ms) - self._edge_ms)
-            self.missed = missed.count
-            self.log.end_rows(missed)
-            yield expiry(missed)
-        else:
-            # Windows by count may have shown newer tuples than the first window will: in it they are expired.
-            self.log.leave(self.log.select(self._end_ms - self._edge_ms, AFTER_ALL, stop=self._shown))
-        self.log.sweep()
 
     def save(self) -> Any:
         """See ``Windower``."""
-        self.log.tidy(self._shown)
-        return self.log.save(), self._end_ms, self._mark_ms, self._shown_ms, self._shown, self._new_ms
+        self.log.tidy(None if self._ahead else self._shown)
+        own = self._end_ms, self._mark_ms, self._shown_ms, self._shown, self._new_ms, self._ahead, self._ahead_ms
+        return self.log.save(), *own
 
     def load(self, state: Any) -> None:
         """See ``Windower``."""
         log, self._end_ms, self._mark_ms, self._shown_ms, self._shown, *others = state
-        self._new_ms = others[0] if others else self._shown_ms
+        self._new_ms, self._ahead, self._ahead_ms = others or (self._shown_ms, 0, BEFORE_ALL)
         self.log.load(log)
 
 
@@ -212,9 +226,9 @@ class SessionWindows(Windower):
         self._take_left(past)
         if past.parts:
             self.log.append(join(past.parts))
-        if past.shown.any():
-            gone = self.log.pick(np.flatnonzero(past.shown).tolist())
-            self.log.leave(gone)
+        if past.used.any():
+            gone = self.log.pick(np.flatnonzero(past.used).tolist())
+            self.log.leave(self.log.pick(np.flatnonzero(past.shown).tolist()))
             self.log.end_rows(gone)
             yield expiry(gone)
             self.log.sweep()

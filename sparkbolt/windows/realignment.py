@@ -21,6 +21,7 @@ from sparkbolt.windows.settings import Windowing, extent_text, ms
 from sparkbolt.windows.triggers import aligned
 
 StoredGrid: TypeAlias = tuple[Any, ...]
+Bools: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -105,13 +106,15 @@ class Handover:
     """Of the old windows."""
     parts: list[Content]
     """The tuples that have not expired, in their order."""
-    shown: npt.NDArray[np.bool_]
+    shown: Bools
     """bool[tuples]: which of them the last window has shown."""
     left: list[Content]
     """Tuples that the last window has shown and that have expired: the next window shows them as expired."""
     expired_is_read: bool
     over_ms: int | None = None
     """Windows that end here or earlier are over; None: they ended with tuples, not at multiples of a slide."""
+    spent: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    """bool[tuples]: which of the others an earlier window has shown; by default none."""
     times: I64 = field(init=False)
     """int64[tuples]."""
 
@@ -119,11 +122,18 @@ class Handover:
         """Join the times."""
         times = [part.times for part in self.parts]
         self.times = np.concatenate(times) if times else np.empty(0, dtype=np.int64)
+        if not len(self.spent):
+            self.spent = np.zeros(len(self.times), dtype=bool)
+
+    @property
+    def used(self) -> Bools:
+        """bool[tuples]: which of them any window has shown."""
+        return self.shown | self.spent
 
     @property
     def earliest_ms(self) -> int | None:
         """The earliest time of a tuple that no window has shown; None if all were shown."""
-        times = self.times[~self.shown]
+        times = self.times[~self.used]
         return int(times.min()) if len(times) else None
 
     def next_end(self, grid: Grid, reached_ms: int) -> int:

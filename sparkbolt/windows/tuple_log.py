@@ -25,6 +25,7 @@ INLINE_ROWS = 256
 """A segment of fewer rows is stored in the head of its log, which saves a call of the store."""
 HOLES = 4
 """A segment is written again when fewer than one in ``HOLES`` of its rows are live."""
+_NO_ROWS = np.empty(0, dtype=np.intp)
 BEFORE_ALL = -(1 << 62)
 """A timestamp before any other."""
 AFTER_ALL = 1 << 62
@@ -283,9 +284,12 @@ class WindowLog:
         Returns:
             The live tuples in parts, with their sequences, int64[tuples]; and the tuples that were left, in parts.
         """
-        parts = self.select(BEFORE_ALL, AFTER_ALL, begin).parts()
-        live = [self.content(segment).take(rows) for segment, rows in parts]
-        places = [segment.first + (np.arange(segment.count) if rows is None else rows) for segment, rows in parts]
+        live, places = [], []
+        for segment in self.segments:  # by hand, since there may be a log for each of many keys
+            rows = segment.live_rows(max(0, begin - segment.first)) if segment.live else _NO_ROWS
+            if rows is None or len(rows):
+                live.append(self.content(segment).take(rows))
+                places.append(segment.first + (np.arange(segment.count) if rows is None else rows))
         left = [self.content(segment).take(rows) for segment, rows in self.left.parts()]
         gone = {segment.number: segment for segment in (*self.segments, *(part[0] for part in self._left))}
         self.segments, self._index, self._left = (), None, []

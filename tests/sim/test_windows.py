@@ -160,5 +160,5 @@ def test_windows_keep_every_promise_over_many_seeds(shape: str) -> None:
 @pytest.mark.parametrize("lag", [None, 3 * UNIT_MS], ids=["on arrival", "in event time"])
 @pytest.mark.parametrize("keyed", [False, True], ids=["no key", "by key"])
 def test_windows_that_change_again_and_again_are_right_over_many_seeds(lag: int | None, keyed: bool) -> None:
-    for seed in block(800, 100):
+    for seed in block(400, 100):
         assert list(changing.wrong_in(changing.run(seed, changing.shapes_of(lag, keyed=keyed)))) == [], f"seed {seed}"

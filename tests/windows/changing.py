@@ -59,8 +59,8 @@ def is_once(shape: Shape) -> bool:
     return shape.gap is not None or (shape.length == shape.slide)
 
 
-def topology_of(shape: Shape, tasks: int = 1) -> Topology:
-    """A bolt with the settings of a shape over a spout of numbers."""
+def told_of(shape: Shape) -> WindowedBolt:
+    """The bolt with the settings of a shape."""
     windowed: WindowedBolt = Told(shape.name)
     if shape.gap is not None:
         windowed.with_session_gap(timedelta(milliseconds=shape.gap))
@@ -69,11 +69,14 @@ def topology_of(shape: Shape, tasks: int = 1) -> Topology:
     if shape.lag is not None:
         windowed.with_timestamp_field("at").with_lag(timedelta(milliseconds=shape.lag))
         windowed.with_watermark_interval(timedelta(milliseconds=UNIT_MS))
-    if shape.keyed:
-        windowed.with_key("key")
+    return windowed.with_key("key") if shape.keyed else windowed
+
+
+def topology_of(shape: Shape, tasks: int = 1) -> Topology:
+    """A bolt with the settings of a shape over a spout of numbers."""
     builder = TopologyBuilder("changing", Config(message_timeout_secs=900))
     builder.set_spout("numbers", Numbers())
-    told = builder.set_bolt("told", windowed, parallelism=tasks)
+    told = builder.set_bolt("told", told_of(shape), parallelism=tasks)
     if shape.keyed:
         told.fields_grouping("numbers", ["key"])
     else:

@@ -16,6 +16,9 @@ from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows.event_time import EventTimeWindows
 from sparkbolt.windows.realignment import Handover
+from sparkbolt.worker.bolt_runtime import RuntimeEffects
+from sparkbolt.worker.results import Settlements
+from sparkbolt.worker.state.task_state import DictStore
 from tests.unit.windows.windowed import Run, Show, Source, secs, topology
 from tests.windows.changing import UNIT_MS, Story, run, shapes_of, wrong_in
 from tests.windows.shapes import Shape
@@ -202,6 +205,34 @@ def test_tuples_that_are_acked_when_they_expire_stay_open_over_a_change(crash: b
     counts = engine.ledger.metrics.of("numbers")
     assert (counts.emitted, counts.failed) == (60, 0)
     assert 60 - counts.acked <= 13, "only the tuples of the last windows are open"
+    engine.close()
+
+
+@KEYS
+def test_a_micro_batch_that_fails_while_windows_change_is_repeated_from_what_is_stored(keyed: bool) -> None:
+    def tumbling(length: float) -> Topology:
+        bolt = Total().with_tumbling_window(secs(length)).with_timestamp_field("at")
+        builder = TopologyBuilder("repeated", Config(max_spout_pending=20))
+        builder.set_spout("numbers", GeneratorSpout(numbers, outputs=["n", "at"], count=20))
+        builder.set_bolt("total", bolt.with_key("n") if keyed else bolt).fields_grouping("numbers", ["n"])
+        return builder.build()
+
+    engine = LocalEngine(tumbling(100))
+    for _ in range(3):
+        engine.step()
+        engine.now_ms += 1000
+    engine.restart(tumbling(4))
+    [task] = engine.topology.tasks("total")
+    stored = dict(engine.stores[engine.lane.dests[task]])
+    shown = []
+    for _ in range(2):  # the same process, and nothing is committed
+        engine.worker.load(task, DictStore(stored))
+        runtime = engine.worker.attach(task, None)
+        assert runtime is not None
+        runtime.begin(Settlements())
+        shown.append(runtime.effects.metrics.window_tuples)
+        runtime.effects = RuntimeEffects()
+    assert shown[0] == shown[1] > 10
     engine.close()
 
 
