@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import IntEnum
+from itertools import zip_longest
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -64,7 +65,7 @@ from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.relocation import name_places_anew
 from sparkbolt.spark.session import cores_of, is_local, jvm_lives, stage_that_runs
-from sparkbolt.spark.source_task import packed_task
+from sparkbolt.spark.source_task import divided_rows, packed_task
 from sparkbolt.spark.spout_calls import SpoutCalls
 from sparkbolt.spark.state_lineage import choose_form
 from sparkbolt.spark.state_moves import initial_states
@@ -254,8 +255,9 @@ class Life:
             plan = self.machine.confirmed(end)
             moment = Moment(plan.micro_batch_id, plan.now_ms)
             shares = self.machine.planner.shares(plan, cores_of(self._spark))
-            rows, each = [*clock_rows(self.lane, plan), *self.machine.planner.looped(plan)], len(shares)
-            return [packed_task(moment, share, rows[place::each]) for place, share in enumerate(shares)]
+            rows = [*clock_rows(self.lane, plan), *self.machine.planner.looped(plan)]
+            divided = zip_longest(shares, divided_rows(rows, len(shares)), fillvalue=())
+            return [packed_task(moment, share, passing) for share, passing in divided]
 
     # The end of the lane.
 

@@ -22,6 +22,9 @@ from sparkbolt.worker.routing import Row
 from sparkbolt.worker.source_reader import run_piece
 from sparkbolt.worker.worker import Worker
 
+PASSING_BYTES_MAX = 32 << 20
+"""After this many bytes of rows that pass, another spark_task sends the rest: Spark sends no task of 128 MiB."""
+
 
 def packed_task(moment: Moment, pieces: Sequence[Piece], passing: Sequence[Row]) -> bytes:
     """Pack a task for one spark_task.
@@ -33,6 +36,27 @@ def packed_task(moment: Moment, pieces: Sequence[Piece], passing: Sequence[Row])
     """
     data: bytes = cloudpickle.dumps((moment, tuple(pieces), tuple(passing)))
     return data
+
+
+def divided_rows(rows: Sequence[Row], tasks: int, bytes_max: int = PASSING_BYTES_MAX) -> list[list[Row]]:
+    """Divide rows that are sent on unchanged among some spark_tasks, or more if they are many bytes.
+
+    >>> rows = [(1, b"12"), (2, b"34"), (3, b"5"), (4, b"6789")]
+    >>> [len(part) for part in divided_rows(rows, 2)], [len(part) for part in divided_rows(rows, 2, bytes_max=3)]
+    ([3, 1], [2, 2])
+    >>> divided_rows([], 2)
+    []
+    """
+    share = min(bytes_max, -(-sum(len(frame) for _, frame in rows) // tasks))
+    divided: list[list[Row]] = []
+    left = 0
+    for row in rows:
+        if left <= 0:
+            divided.append([])
+            left = share
+        divided[-1].append(row)
+        left -= len(row[1])
+    return divided
 
 
 def read(bundle: JobBundle, task: bytes) -> Iterator[pa.RecordBatch]:

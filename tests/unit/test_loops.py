@@ -261,6 +261,48 @@ def test_tuples_that_wait_find_their_keys_when_the_bolt_has_other_tasks(tasks: i
     engine.close()
 
 
+class Step(BasicBolt):
+    """Feeds a number back, smaller by one, until it is zero; keeps nothing."""
+
+    outputs = ["n"]
+    stateless = True
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup["n"]:
+            collector.emit([tup["n"] - 1])
+
+
+def stepping(tasks: int, grouping: str) -> Topology:
+    builder = TopologyBuilder("stepping", Config(max_attempts=1))
+    builder.set_spout("numbers", Numbers(6))
+    step = builder.set_bolt("step", Step(), parallelism=tasks).shuffle_grouping("numbers")
+    own = [["n"]] if grouping == "partial_key" else []
+    getattr(step, f"{grouping}_grouping")("step", *own, feedback=True)
+    return builder.build()
+
+
+@pytest.mark.parametrize("tasks", [1, 5])
+@pytest.mark.parametrize("grouping", ["shuffle", "none", "local_or_shuffle", "global", "partial_key"])
+def test_a_tuple_that_waits_for_one_task_finds_one_when_there_are_more_or_fewer(grouping: str, tasks: int) -> None:
+    engine = LocalEngine(stepping(3, grouping))
+    engine.step()
+    engine.restart(stepping(tasks, grouping))
+    finish(engine)
+    metrics = engine.ledger.metrics
+    assert (metrics.of("numbers").acked, metrics.of("step").executed) == (6, 6 + 5 + 4 + 3 + 2 + 1)
+    engine.close()
+
+
+def test_a_copy_that_waits_for_a_task_that_is_gone_fails_its_tree() -> None:
+    engine = LocalEngine(stepping(3, "all"))
+    engine.step()
+    engine.restart(stepping(2, "all"))
+    finish(engine)
+    metrics = engine.ledger.metrics.of("numbers")
+    assert (metrics.acked, metrics.dead_letters, engine.ledger.open_trees) == (1, 5, 0)
+    engine.close()
+
+
 def holdings(engine: LocalEngine) -> dict[int, set[int]]:
     """By index of each task: the numbers that it has seen."""
     found = {}
