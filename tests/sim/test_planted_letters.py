@@ -170,7 +170,7 @@ RETURN_PLANTS = (
 @pytest.mark.parametrize("plant", RETURN_PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_in_returned_letters_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
     plant(patch)
-    needed, promise, words = hunt_lettered(give_backs=4)
+    needed, promise, words = hunt_lettered(give_backs=12)
     print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")
 
 

@@ -153,6 +153,7 @@ def test_sizes_that_executors_measure_reach_the_driver_and_a_range_that_is_too_l
     assert sum(ran.sizes) == 4000 * SMALL + 60 * LARGE
 
 
+@pytest.mark.campaign
 def test_ctrl_c_finishes_what_was_read_from_kafka_and_leaves_its_offsets_at_the_end() -> None:
     """The example, as a user runs it with a broker of his own: the whole group of processes gets the signal."""
     root = Path(__file__).parents[2]
