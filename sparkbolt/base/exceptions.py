@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkbolt.base.tracebacks import OURS, lines_of
-from sparkbolt.errors import InvariantError, PrepareError, SparkboltError, Unavailable
+from sparkbolt.errors import CheckpointError, InvariantError, PrepareError, SparkboltError, Unavailable
 
 TRACEBACK_CHARACTERS_MAX = 4000
 CAUSES_MAX = 20
@@ -182,12 +182,13 @@ def line_and_owner(error: BaseException) -> str:
 def preparing(what: str) -> Iterator[None]:
     """Turn an exception that a component raises before its first tuple into one that names the component and the line.
 
-    ``Unavailable`` is raised unchanged; the meaning of any other exception for the tuples is read from the cause
-    (``failure_of``).
+    ``Unavailable`` is raised unchanged, and so is ``CheckpointError``, which stops the topology: a component raises it
+    if another checkpoint owns what it writes to. The meaning of any other exception for the tuples is read from the
+    cause (``failure_of``).
 
     Raises:
         PrepareError: user code raised, or called ``sys.exit``.
-        Unavailable: user code raised it.
+        Unavailable, CheckpointError: user code raised it.
 
     >>> with preparing("prepare of 'count'"):
     ...     open("/no/such/file")
@@ -196,7 +197,7 @@ def preparing(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (Unavailable, InvariantError):
+    except (Unavailable, CheckpointError, InvariantError):
         raise
     except BaseException as error:
         pass_on(error)

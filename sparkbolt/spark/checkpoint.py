@@ -123,6 +123,12 @@ def _why(spark: SparkSession, directory: str, error: Py4JJavaError) -> str:
     return f"{kind}: {said}"
 
 
+def identity_in(files: Files) -> str | None:
+    """The id of a checkpoint; None if there is no checkpoint, or its file is missing or damaged."""
+    found = (files.read("identity") or b"").decode("ascii", "replace")
+    return found if _IDENTITY.fullmatch(found) else None
+
+
 class Checkpoint:
     """The checkpoint of one topology, locked for one driver."""
 
@@ -192,8 +198,8 @@ class Checkpoint:
 
     def identity(self) -> str:
         """The id of the checkpoint; it is made at the first request, and if its file is missing or damaged."""
-        found = (self.files.read("identity") or b"").decode("ascii", "replace")
-        if _IDENTITY.fullmatch(found) is None:
+        found = identity_in(self.files)
+        if found is None:
             found = uuid.uuid4().hex
             self.files.write("identity", found.encode())
         return found

@@ -1,6 +1,6 @@
 """Starting: the steps between ``topology.start`` and the object that the user holds.
 
-Every refusal happens before anything is written or started.
+Every refusal happens before anything is written outside the checkpoint, or started.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from sparkbolt.spark.hadoop_settings import forget_sources
 from sparkbolt.spark.jvm import quieten_py4j
 from sparkbolt.spark.local_disk import write_synced
 from sparkbolt.spark.location_checks import check_directory
+from sparkbolt.spark.output_ownership import OutputOwnership
 from sparkbolt.spark.running_on_spark import RunningOnSpark
 from sparkbolt.spark.session import (
     await_executors,
@@ -117,6 +118,10 @@ def _running(
         note_version(held.files, session.version, f"checkpoint {held.directory}")
         if not held.generations:
             await_executors(session)
+        owned = OutputOwnership(
+            topology, held.identity(), held.directory, is_lasting=temporary is None, is_new=held.last_commit() < 0
+        )
+        owned.check()
         intent = Intent.loads(held.files.read(CONTROL_FILE), f"checkpoint {held.directory}")
         started = transition(
             intent.rebalanced(topology),
@@ -136,6 +141,7 @@ def _running(
             write_synced(own, executors=not is_one_process(session))
         if is_local(session):
             forget_sources(own)
+        owned.claim()
         return RunningOnSpark(lane.topology, lane, own, held, temporary, open_secs, presence, telemetry)
     except OSError as error:
         held.close()

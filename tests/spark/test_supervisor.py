@@ -152,6 +152,9 @@ def test_a_failed_query_is_restarted_and_reports_it(
     assert told == list(range(metrics.micro_batches)), "each promotion is told once, whatever life it is of"
     assert metrics.of("numbers").acked == COUNT
     assert_exact(tmp_path)
+    with pytest.raises(CheckpointError, match=rf"out belongs to topology 'supervised' with checkpoint {tmp_path}/c,"):
+        build(tmp_path).start(spark=spark)
+    assert_exact(tmp_path)
     assert OPENED == [1], "a spout's connection outlives the query"
     assert sorted(number for what, number in HEARD if what == "ack") == list(range(QUEUED))
 

@@ -7,9 +7,11 @@ Rule 3: a task removes only its own files: its file of the same micro-batch, and
 Rule 4: in a transactional topology the driver writes the rows of all tasks when the micro-batch has succeeded, to a
 file whose name consists of the micro-batch, which is the txid, and the component.
 
+Rule 5: a directory belongs to one checkpoint, since another one counts micro-batches from 0 and would replace its
+files. A mark in the directory names the checkpoint, and any other is refused (``folder_mark``).
+
 A task is not called in a micro-batch without tuples for it. So if one attempt wrote a file, and the micro-batch then
-runs again without a tuple for that task, the file stays. Each checkpoint needs a directory of its own: a new checkpoint
-counts micro-batches from 0 and would replace files of the old one.
+runs again without a tuple for that task, the file stays.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ from urllib.parse import quote
 from sparkbolt.api.arguments import absolute_path
 from sparkbolt.api.committers import CommittingBolt
 from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.output_claims import OutputClaim, OutputClaimer
+from sparkbolt.connectors.files import folder_mark
+from sparkbolt.connectors.files.folder_mark import FolderMark
 from sparkbolt.errors import ConfigError, Unavailable
 from sparkbolt.files import local
 
@@ -45,7 +50,7 @@ def absolute_directory(path: str | Path) -> str:
     return full
 
 
-class PartFileBolt(CommittingBolt):
+class PartFileBolt(OutputClaimer, CommittingBolt):
     """The base of the bolts that write into a directory: they gather until ``flush``, and keep nothing.
 
     In a transactional topology they gather nothing: they keep rows, which the driver writes.
@@ -65,6 +70,19 @@ class PartFileBolt(CommittingBolt):
             ConfigError: ``path`` is empty, or a file.
         """
         self.path = absolute_directory(path)
+
+    def output_refusal(self, claim: OutputClaim) -> str | None:
+        """Driver: why this topology must not write into the directory; None if it may, or if it cannot be read here."""
+        with contextlib.suppress(OSError):
+            why = folder_mark.refusal(self.path, _mark_of(claim), claim.is_new, claim.checkpoint_at)
+            return None if why is None else f"{type(self).__name__} {claim.component!r}: {why}"
+        return None
+
+    def claim_output(self, claim: OutputClaim) -> None:
+        """Driver: mark the directory; if this machine cannot write to it, the tasks do it when they start."""
+        with contextlib.suppress(OSError):
+            local.make_folder(self.path)
+            folder_mark.claim(self.path, _mark_of(claim), claim.checkpoint_at)
 
     def _begin(self, context: TopologyContext) -> None:
         """Make the directory, with nothing gathered."""
@@ -105,6 +123,11 @@ class PartFileBolt(CommittingBolt):
         self._files = PartFiles(self.path, f"{owner}{self.suffix}", context)
 
 
+def _mark_of(claim: OutputClaim) -> FolderMark:
+    host = folder_mark.this_machine()
+    return FolderMark(claim.checkpoint_id, claim.topology, claim.checkpoint, claim.is_lasting, host)
+
+
 @contextlib.contextmanager
 def full_disk_is_away(directory: str) -> Iterator[None]:
     """Turn the error of a full disk into ``Unavailable``: no tuple is at fault, so the bolt waits for free space.
@@ -126,17 +149,23 @@ class PartFiles:
     """The files of one writer in one directory: a task, or the driver for a component."""
 
     def __init__(self, directory: str, owner: str, context: TopologyContext) -> None:
-        """Create the directory and remove the unfinished files of earlier attempts of this writer.
+        """Create the directory with its mark, and remove the unfinished files of earlier attempts of this writer.
 
         Args:
             directory: as the user has given it.
             owner: the end of the names of the writer's files.
-            context: tells whether it is a rehearsal.
+            context: tells whether it is a rehearsal, and which checkpoint the directory must belong to.
+
+        Raises:
+            CheckpointError: The directory belongs to another checkpoint.
+            Unavailable: The disk is full or read-only.
         """
         self.directory = context.output_path(directory)
         self._owner = owner
         with full_disk_is_away(self.directory):
             local.make_folder(self.directory)
+            if context.checkpoint_id and context.rehearsal_directory is None:
+                folder_mark.claim(self.directory, FolderMark(context.checkpoint_id, context.topology))
             # At once, whatever their age, since only one attempt of a task runs at a time. Once per process, since
             # listing a directory with many files is slow; an attempt that fails removes its own file.
             local.remove_leftovers(self.directory, self._is_own, older_secs=0.0)

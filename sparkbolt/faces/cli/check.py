@@ -98,7 +98,7 @@ class StartExamined:
     steps: tuple[ShapeStep, ...] = ()
     """What would change, and how; none if the topology has the shape that the checkpoint knows."""
     mistake: str | None = None
-    """Why the checkpoint cannot be used, whatever the topology's shape is."""
+    """Why the checkpoint, or an output directory, cannot be used, whatever the topology's shape is."""
 
     @property
     def is_refused(self) -> bool:
@@ -134,7 +134,10 @@ def start_with(topology: Topology, directory: str, cores: int) -> StartExamined:
     Raises:
         WrongUseError: there is no such directory.
     """
-    from sparkbolt.spark.versions import check_not_older, installed  # imported here, since it imports pyspark
+    # Imported here, since they import pyspark.
+    from sparkbolt.spark.checkpoint import identity_in
+    from sparkbolt.spark.output_ownership import OutputOwnership
+    from sparkbolt.spark.versions import check_not_older, installed
 
     where = f"checkpoint {directory}"
     try:
@@ -145,7 +148,9 @@ def start_with(topology: Topology, directory: str, cores: int) -> StartExamined:
         partitions = intent.spark_partitions
         rebalanced = intent.rebalanced(topology)
         started = transition(rebalanced, cores, generations, last, refusal, spark_partitions=partitions)
-        return StartExamined(directory, started.is_new, started.steps)
+        is_new = started.is_new
+        owned = OutputOwnership(topology, identity_in(files) or "", directory, is_lasting=True, is_new=is_new)
+        return StartExamined(directory, is_new, started.steps, next(owned.refusals(), None))
     except CheckpointError as error:
         return StartExamined(directory, is_new=False, mistake=str(error))
 
