@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 HUNG_SECS = 30.0
 """After how many seconds in one call of user code it is reported; again after twice, four times, ... as long."""
+WAIT_SECS = 5.0
+"""After how many seconds in ``flush`` or ``commit`` a bolt is reported to wait for what it writes to."""
 _NOTE = struct.Struct("<qqiiqdq")
 NOTE_BYTES = _NOTE.size
 """The size of a note, which is a packed ``Doing``, in bytes."""
@@ -129,6 +131,8 @@ class Progress:
     """Whether its work is done, and it is being committed."""
     hung: tuple[str, ...] = ()
     """Sentences on calls of user code that have been running for ``HUNG_SECS`` or longer."""
+    waits: tuple[str, ...] = ()
+    """Sentences on bolts that have been waiting for a server or a database for ``WAIT_SECS`` or longer."""
     calls: tuple[CallSight, ...] = ()
     """The calls of user code in the driver that have not returned at the moment, the oldest first."""
 

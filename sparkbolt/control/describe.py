@@ -154,7 +154,7 @@ def now_of(
         retries=look.retries,
         micro_batch=micro_batch,
         hung=list(progress.hung),
-        outages=list(look.outages),
+        outages=[*look.outages, *progress.waits],
         full=list(look.full),
         repeats=look.repeats,
         trouble=look.trouble,

@@ -254,6 +254,7 @@ class NowDocument(TypedDict):
     hung: list[str]
     """Sentences about user code that has not returned for a long time."""
     outages: list[str]
+    """Sentences on bolts and spouts that cannot work, and on bolts that wait for a server or a database."""
     full: list[str]
     """Sentences on the components that wait because they have reached ``max_spout_pending``."""
     repeats: int

@@ -23,6 +23,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sparkbolt.api.committers import CommittingBolt
+from sparkbolt.api.outside import WritesOutside
+from sparkbolt.api.progress import WAIT_SECS, duration
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.base.exceptions import cause_in_jvm, line_of, raised_at
 from sparkbolt.driver.effects import Rows
@@ -68,8 +70,22 @@ class CommitCalls:
         self._calls = calls
         self._callers: dict[str, Caller] = {}
         self._open: dict[str, CommittingBolt] = {}
-        self.waits: str | None = None
-        """Which commit waits for its target, and why; None if none does."""
+        self._away: str | None = None
+        """Which commit waits for its target, and why, after ``Unavailable``."""
+        self._calling: tuple[str, int, float] | None = None
+        """The component and the txid of the call that runs, and when it began, by ``time.monotonic``."""
+
+    @property
+    def waits(self) -> str | None:
+        """Which commit waits for its target, and why; None if none does. Read by any thread."""
+        calling = self._calling
+        if self._away is not None or calling is None:
+            return self._away
+        component, txid, began_s = calling
+        bolt, secs = self._lane.topology.components[component].component, time.monotonic() - began_s
+        if not isinstance(bolt, WritesOutside) or secs < WAIT_SECS:
+            return None
+        return f"commit {txid} of {component} waits for {bolt.place} for {duration(secs)}"
 
     def __call__(self, component: str, txid: int, rows: Rows) -> None:
         """Commit rows of a component; waits for an unavailable target. The lock is held, and released meanwhile.
@@ -82,14 +98,15 @@ class CommitCalls:
         said_s, away_s = 0.0, None
         for tries in itertools.count(1):
             try:
+                self._calling = component, txid, time.monotonic()
                 caller.ask(f"commit of {component!r}", partial(self._commit, component, txid, rows))
             except Unavailable as error:
                 now_s = time.monotonic()
                 away_s = now_s if away_s is None else away_s
-                self.waits = f"commit {txid} of {component} waits: {line_of(error)}"
+                self._away = f"commit {txid} of {component} waits: {line_of(error)}"
                 if not said_s or now_s - said_s >= SAY_AGAIN_SECS:
                     said_s = now_s
-                    log.warning("%s; it is tried again", self.waits)
+                    log.warning("%s; it is tried again", self._away)
                 self._pause(component, txid, AWAY.delay_ms(tries, txid) / 1000)
             except NotReturned:
                 raise
@@ -100,10 +117,12 @@ class CommitCalls:
                     "and are committed before anything else at the next start"
                 ) from error
             else:
-                self.waits = None
+                self._away = None
                 if away_s is not None:
                     log.info("commit %d of %s is done after %.0f s", txid, component, time.monotonic() - away_s)
                 return
+            finally:
+                self._calling = None
 
     def _pause(self, component: str, txid: int, pause_s: float) -> None:
         until_s = time.monotonic() + pause_s

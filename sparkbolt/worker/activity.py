@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sparkbolt.api.progress import HUNG_SECS, Activity, Doing, Progress, Sight
+from sparkbolt.api.outside import WritesOutside
+from sparkbolt.api.progress import HUNG_SECS, WAIT_SECS, Activity, Doing, Progress, Sight, duration
 from sparkbolt.observe.measurements import Flow, FlowCounts
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def progress_of(
 ) -> Progress:
     """Combine the sights of all processes into the progress of one micro-batch."""
     components: dict[str, tuple[int, int]] = {}
-    levels, hung = [], []
+    levels, hung, waits = [], [], []
     for sight in sights:
         if sight.doing.micro_batch_id != micro_batch_id:
             continue
@@ -235,13 +236,26 @@ def progress_of(
             before = components.get(component, (0, 0))
             components[component] = before[0] + emitted, before[1] + executed
         if sight.busy:
-            component, _ = lane.topology.task_owner(sight.doing.task)
+            component, index = lane.topology.task_owner(sight.doing.task)
+            bolt = lane.topology.components[component].component
+            is_long = sight.doing.activity is Activity.FLUSH and sight.secs >= WAIT_SECS
+            if is_long and isinstance(bolt, WritesOutside):
+                waits.append(f"{component}[{index}] waits for {bolt.place} for {duration(sight.secs)}")
+            elif sight.secs >= HUNG_SECS:
+                hung.append(sight.sentence(lane.topology.task_owner))
             emitted, executed = components.get(component, (0, 0))
             components[component] = emitted, executed + sight.done
             while component in lane.fused_into:
                 component = lane.fused_into[component]
             levels.append(lane.level_of[component])
-            if sight.secs >= HUNG_SECS:
-                hung.append(sight.sentence(lane.topology.task_owner))
     level = max(levels, default=None)
-    return Progress(micro_batch_id, secs, level, len(lane.levels), components, committing=committing, hung=tuple(hung))
+    return Progress(
+        micro_batch_id,
+        secs,
+        level,
+        len(lane.levels),
+        components,
+        committing=committing,
+        hung=tuple(hung),
+        waits=tuple(waits),
+    )

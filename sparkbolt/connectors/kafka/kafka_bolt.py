@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from sparkbolt.api.arguments import PART_OF_TUPLE, POSITIVE, PROPERTIES, checked, text
 from sparkbolt.api.committers import Committer
 from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.outside import WritesOutside
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.api.unsent import note_unsent
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from sparkbolt.connectors.kafka.kafka_committer import Message
 
 
-class KafkaBolt(Committer):
+class KafkaBolt(WritesOutside, Committer):
     """Writes each tuple as one message to a Kafka topic, with an idempotent or a transactional producer.
 
     Give either ``topic``, the name of the topic, or ``topic_field``, the field that holds the name. ``key``, ``value``
@@ -104,6 +105,11 @@ class KafkaBolt(Committer):
         self.trial = trial
         self.in_doubt = in_doubt
         client_library()
+
+    @property
+    def place(self) -> str:
+        """The brokers."""
+        return f"Kafka at {self.settings.where}"
 
     def prepare(self, context: TopologyContext) -> None:
         """Create the producer, which connects in the background; in a transactional topology only the checks.

@@ -24,6 +24,7 @@ from sparkbolt.api.arguments import (
 from sparkbolt.api.committers import Committer
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.outside import WritesOutside
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.api.unsent import note_unsent
 from sparkbolt.connectors.sql.sql_link import check_transactions, checked_url, parsed_url, place_of
@@ -40,7 +41,7 @@ Columns: TypeAlias = Sequence[str] | Mapping[str, str | Callable[[Tuple], Any]] 
 """Which columns are written: names of fields, or by column the name of a field or a function of the tuple."""
 
 
-class SqlBolt(Committer):
+class SqlBolt(WritesOutside, Committer):
     """Writes each tuple as one row of a table, by SQLAlchemy.
 
     Each task writes the rows of a micro-batch in one transaction, together with a note in the table ``commits``, which
@@ -276,6 +277,11 @@ class SqlBolt(Committer):
 
     def __str__(self) -> str:
         return f"SqlBolt({self.mode} into {self.table} at {place_of(self.url)})"
+
+    @property
+    def place(self) -> str:
+        """The table and its database."""
+        return f"table {self.table} at {place_of(self.url)}"
 
 
 def _sql_row(tup: Tuple, values: dict[str, Any]) -> SqlRow:

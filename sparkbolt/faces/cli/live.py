@@ -104,7 +104,7 @@ class LiveTable(Display):
                 f"executed: {exact(self.rate('executed', self.bolts))} tuples/s",
             ]
         dim = [Text(line, style="dim") for line in wrapped(foot, self._console.width)]
-        hung = [Text(sentence, style="yellow") for sentence in (*self.outages, *progress.hung)]
+        hung = [Text(sentence, style="yellow") for sentence in (*self.outages, *progress.waits, *progress.hung)]
         return Group(head, table, *self._windows(counts), *dim, *hung)
 
     def _rates(self) -> dict[str, float]:

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from sparkbolt.api.progress import Progress
+from sparkbolt.control.describe import now_of
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.home import entry_with
+from sparkbolt.control.operable import TopologyView
 from sparkbolt.control.problems import problems_of, verdict_of
 from sparkbolt.faces.cli.operate.overview import list_lines
 from sparkbolt.faces.cli.operate.statistics import stats_lines
@@ -53,6 +56,13 @@ def test_an_outage_comes_before_what_follows_from_it() -> None:
         "falls behind: its lag grew by 10 within a minute",
         "3 messages given up: see `sparkbolt dlq list shop`",
     ]
+
+
+def test_a_bolt_that_waits_for_its_database_within_a_micro_batch_is_not_well() -> None:
+    wait = "store[0] waits for table orders at sqlite:////srv/shop.db for 12 s"
+    shop = entry("shop", TopologyState.ACTIVE)
+    now = now_of(TopologyView(TopologyState.ACTIVE, progress=Progress(7, 12.5, waits=(wait,))), NOW_MS)
+    assert verdict_of(shop, now) == {"level": "bad", "text": wait}
 
 
 def test_list_and_stats_say_the_verdict_of_the_document() -> None:

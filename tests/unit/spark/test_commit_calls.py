@@ -11,6 +11,7 @@ import cloudpickle
 import pytest
 
 from sparkbolt import Committer, RetryPolicy, TopologyBuilder, Unavailable
+from sparkbolt.api.outside import WritesOutside
 from sparkbolt.errors import EngineError
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.spark import commit_calls
@@ -20,6 +21,7 @@ from sparkbolt.spouts import GeneratorSpout
 from tests.patience import PATIENCE_SECS
 
 SEEN: list[object] = []
+CALLED, ANSWERS = threading.Event(), threading.Event()
 
 
 class Target(Committer):
@@ -74,6 +76,41 @@ def test_commit_waits_for_an_unavailable_target(caplog: pytest.LogCaptureFixture
     assert SEEN[1:] == [("commit", 7, [1]), "end"]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert "commit 7 of out waits: the disk is full" in caplog.text
+
+
+class Locked(WritesOutside, Committer):
+    """Its database answers once ``ANSWERS`` is set."""
+
+    place = "table orders at sqlite:////srv/shop.db"
+
+    def commit(self, txid, rows):
+        CALLED.set()
+        ANSWERS.wait(PATIENCE_SECS)
+
+
+def test_a_commit_that_has_no_answer_yet_names_its_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, calls = calls_of(Locked())
+    ANSWERS.clear()
+    CALLED.clear()
+    monkeypatch.setattr(commit_calls, "WAIT_SECS", 0.0)
+
+    def commit() -> None:
+        with calls.changed:
+            made("out", 7, lambda: [1])
+
+    committing = threading.Thread(target=commit)
+    committing.start()
+    try:
+        assert CALLED.wait(PATIENCE_SECS)
+        assert made.waits == f"commit 7 of out waits for {Locked.place} for 0 s"
+        monkeypatch.setattr(commit_calls, "WAIT_SECS", 3600.0)
+        assert made.waits is None
+    finally:
+        ANSWERS.set()
+        committing.join()
+    monkeypatch.setattr(commit_calls, "WAIT_SECS", 0.0)
+    assert made.waits is None, "it has answered"
+    made.end()
 
 
 def test_a_stopping_topology_does_not_wait_for_a_commit_call() -> None:

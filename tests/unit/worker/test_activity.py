@@ -9,6 +9,7 @@ import pytest
 
 from sparkbolt import BasicBolt, Bolt, ColumnBolt, Count, TopologyBuilder, WindowedBolt, bolt
 from sparkbolt.api.components import BoltBase
+from sparkbolt.api.outside import WritesOutside
 from sparkbolt.api.progress import Activity, Doing, Sight
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
@@ -50,6 +51,10 @@ class Flushing(BasicBolt):
         look_if(HUNG_AT)
 
 
+class Storing(WritesOutside, Flushing):
+    place = "table orders at sqlite:////srv/shop.db"
+
+
 class Preparing(BasicBolt):
     transient = ("connection",)
 
@@ -76,9 +81,10 @@ def numbers():
 
 
 class Scene:
-    """A topology in one process whose activity is looked at; ``sentences`` are what was seen 31 s into the call."""
+    """A topology in one process whose activity is seen so many seconds after the beginning of a call."""
 
-    def __init__(self, component: BoltBase) -> None:
+    def __init__(self, component: BoltBase, secs: float = 31.0) -> None:
+        self.secs = secs
         builder = TopologyBuilder("scene")
         builder.set_spout("numbers", GeneratorSpout(numbers, outputs=["n", "text"], count=20))
         builder.set_bolt("bolt", component, fuse=False).shuffle_grouping("numbers")
@@ -91,7 +97,7 @@ class Scene:
 
     def see(self) -> None:
         self.looker.look(self.now_s)
-        self.now_s += 31
+        self.now_s += self.secs
         sight = sight_of(self.notes[-1], self.looker.look(self.now_s), self.now_s)
         assert sight is not None
         self.sights.append(sight)
@@ -123,6 +129,17 @@ def test_a_call_of_execute_that_hangs_is_named_with_its_tuple(component: BoltBas
 @pytest.mark.parametrize(("component", "what"), [(Flushing(), "flush"), (Preparing(), "prepare")])
 def test_other_calls_of_a_component_are_named(component: BoltBase, what: str) -> None:
     assert f"bolt[0] is in {what} for 31 s, at scene.py:1, in call" in Scene(component).run()
+
+
+@pytest.mark.parametrize(("secs", "waits"), [(4.0, ()), (12.0, (f"bolt[0] waits for {Storing.place} for 12 s",))])
+def test_a_flush_that_waits_for_a_database_is_named_long_before_it_counts_as_hung(
+    secs: float, waits: tuple[str, ...]
+) -> None:
+    scene = Scene(Storing(), secs)
+    scene.run()
+    (sight,) = scene.sights
+    progress = progress_of(scene.engine.lane, sight.doing.micro_batch_id, secs, [sight])
+    assert (progress.waits, progress.hung) == (waits, ())
 
 
 def test_finished_part_of_a_frame_is_counted_while_the_task_runs() -> None:
