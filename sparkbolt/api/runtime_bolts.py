@@ -9,6 +9,9 @@ from typing import Any
 from sparkbolt.api.components import BoltBase, TopologyContext
 from sparkbolt.api.config import Config
 
+LATE_FIELD = "late_tuple"
+"""The one field of the stream to which a bolt sends its late tuples, if it has such a stream."""
+
 
 class RuntimeBolt(BoltBase):
     """A bolt that brings its own bolt runtime. Its user's attributes are durable like those of any other bolt."""

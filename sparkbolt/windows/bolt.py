@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from sparkbolt.api.arguments import Check, checked, function, text, verify, whole
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
-from sparkbolt.api.runtime_bolts import RuntimeBolt
+from sparkbolt.api.runtime_bolts import LATE_FIELD, RuntimeBolt
 from sparkbolt.api.tuples import DEFAULT_STREAM, Tuple
 from sparkbolt.errors import ConfigError, UnknownNameError
 from sparkbolt.windows.firing import Count
@@ -19,7 +19,6 @@ from sparkbolt.windows.policies import EvictionPolicy
 from sparkbolt.windows.settings import (
     FIELD,
     FIELDS,
-    LATE_FIELD,
     LENGTH,
     Closed,
     Unit,

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from sparkbolt.api.arguments import Check, text
 from sparkbolt.api.config import Config, did_you_mean
 from sparkbolt.api.method_validation import is_ours
+from sparkbolt.api.runtime_bolts import LATE_FIELD
 from sparkbolt.windows.firing import Count, Extent
 from sparkbolt.windows.policies import FOREVER_MS, EvictionPolicy
 from sparkbolt.windows.triggers import TriggerPolicy
@@ -21,7 +22,6 @@ WATERMARK_INTERVAL_MS = 1000
 MAX_FUTURE = timedelta(days=3650)
 """How far ahead of the clock a timestamp may be by default. It is enough for any forecast, and for a test whose clock
 does not move; a timestamp in a wrong unit is thousands of years ahead."""
-LATE_FIELD = "late_tuple"
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 """The units of a timestamp."""
 Closed: TypeAlias = Literal["left", "right"]

@@ -25,7 +25,7 @@ from sparkbolt.control.logs import current_log
 from sparkbolt.faces.cli.dlq.summary import aside_lines
 from sparkbolt.faces.cli.program import NOT_UP, UNDER_WAY, RunEnd
 from sparkbolt.faces.cli.tables import Cell, Sheet
-from sparkbolt.faces.cli.texts import micro_batches, plain
+from sparkbolt.faces.cli.texts import late_text, micro_batches, plain
 
 if TYPE_CHECKING:
     from sparkbolt.api.reports import MicroBatchReport
@@ -421,14 +421,15 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
 
 
 def late_lines(metrics: TopologyMetrics, topology: Topology | None) -> Iterator[str]:
-    """A line for each bolt in event time that got late tuples: their number, and a remedy."""
-    for spec in () if topology is None else topology.bolts:
+    """A line for each bolt in event time that got late tuples: their number, and a remedy if no stream has them."""
+    bolts = () if topology is None else topology.bolts
+    for spec in bolts:
         late = metrics.components.get(spec.id, _NOTHING).late_tuples
         if has_watermark(spec) and late:
-            yield (
-                f"{spec.id}: {late:,} late tuple{'s were' if late != 1 else ' was'} older than the watermark and in no "
-                "window: raise with_lag, or take late tuples from with_late_tuple_stream"
-            )
+            streams = {stream.name: stream.fields for stream in spec.streams}
+            inputs = {(one.source, one.stream) for bolt in bolts for one in bolt.subscriptions}
+            subscribed = [stream for source, stream in inputs if source == spec.id]
+            yield f"{spec.id}: {late_text(late, streams, subscribed)}"
 
 
 def _left(outcome: RunOutcome) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from sparkbolt.api.progress import duration
+from sparkbolt.api.runtime_bolts import LATE_FIELD
 
 _UNITS = ("", "k", "M", "B", "T")
 
@@ -17,6 +18,34 @@ def exact(number: float) -> str:
     '12,345,678'
     """
     return f"{number:,.0f}"
+
+
+def late_text(late: int, streams: Mapping[str, Sequence[str]], subscribed: Container[str]) -> str:
+    """What became of the late tuples of a windowed bolt, and a remedy if they are lost to the topology.
+
+    Args:
+        late: how many there were.
+        streams: the fields of the bolt's streams.
+        subscribed: which of these streams a bolt subscribes to.
+
+    >>> late_text(1, {"default": ["total"]}, ["default"])
+    '1 late tuple was older than the watermark and in no window: raise with_lag, or take it from with_late_tuple_stream'
+    >>> late_text(2, {"default": ["total"], "late": ["late_tuple"]}, ["late"])
+    "2 late tuples were older than the watermark and went to stream 'late'"
+    """
+    were, them = ("tuples were", "them") if late != 1 else ("tuple was", "it")
+    for stream, fields in streams.items():
+        if list(fields) == [LATE_FIELD]:
+            if stream in subscribed:
+                return f"{late:,} late {were} older than the watermark and went to stream {stream!r}"
+            return (
+                f"{late:,} late {were} older than the watermark and went to stream {stream!r}, to which no bolt "
+                "subscribes: raise with_lag, or subscribe to it"
+            )
+    return (
+        f"{late:,} late {were} older than the watermark and in no window: raise with_lag, or take {them} from "
+        "with_late_tuple_stream"
+    )
 
 
 def short(number: float) -> str:

@@ -23,7 +23,17 @@ from sparkbolt.control.documents import (
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.operate.overview import runs
 from sparkbolt.faces.cli.tables import Cell, Sheet
-from sparkbolt.faces.cli.texts import ago_text, bytes_text, lag_text, micro_batches, ms_text, plain, sentence, wrapped
+from sparkbolt.faces.cli.texts import (
+    ago_text,
+    bytes_text,
+    lag_text,
+    late_text,
+    micro_batches,
+    ms_text,
+    plain,
+    sentence,
+    wrapped,
+)
 
 ERRORS_SHOWN = 3
 SLOW_CAPACITY = 0.8
@@ -320,13 +330,16 @@ def _now(document: TopologyDocument, width: int) -> list[str]:
             behind = ago_text(0, marks.get("behind_ms", 0))
             sentences.append(f"{component}: watermark {time_text(marks['watermark_ms'])}, {behind} behind")
         if marks.get("late_tuples"):
-            sentences.append(
-                f"{component}: {marks['late_tuples']:,} late tuple(s) in no window: raise with_lag, or take them from "
-                "with_late_tuple_stream"
-            )
+            sentences.append(f"{component}: {_late(document, component, int(marks['late_tuples']))}")
     for one in filter(None, sentences):
         lines += sentence(str(one), width)
     return lines
+
+
+def _late(document: TopologyDocument, component: str, late: int) -> str:
+    streams = next((one["streams"] for one in document["components"] if one["id"] == component), {})
+    inputs = [entry for one in document["components"] for entry in one["inputs"]]
+    return late_text(late, streams, [one["stream"] for one in inputs if one["component"] == component])
 
 
 def _errors(errors: Sequence[ErrorDocument], now_ms: int, width: int) -> list[str]:

@@ -18,7 +18,8 @@ from sparkbolt.api.config import Config
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.progress import Progress
 from sparkbolt.api.topology import Topology
-from sparkbolt.faces.cli.display import JsonLines, PlainLines, summary_event
+from sparkbolt.bolts import PrintBolt
+from sparkbolt.faces.cli.display import JsonLines, PlainLines, late_lines, summary_event
 from sparkbolt.faces.cli.live import LiveTable
 from sparkbolt.faces.cli.program import RunOutcome
 from tests.topologies import Split
@@ -57,13 +58,37 @@ class Late(WindowedBolt):
     def execute(self, window: Any, collector: Any) -> None: ...
 
 
-@pytest.mark.parametrize(("late", "count"), [(0, "0"), (168_057, "168,057")])
-def test_last_table_and_summary_show_late_tuples_and_the_summary_says_what_to_do(late: int, count: str) -> None:
+def windowed(late_stream: bool = False, subscribed: bool = False) -> Topology:
     builder = TopologyBuilder("late")
     builder.set_spout("lines", Lines())
-    windowed = Late().with_tumbling_window(timedelta(minutes=10)).with_timestamp_field("line")
-    builder.set_bolt("windows", windowed).global_grouping("lines")
-    topology, out = builder.build(), io.StringIO()
+    windows = Late().with_tumbling_window(timedelta(minutes=10)).with_timestamp_field("line")
+    if late_stream:
+        windows = windows.with_late_tuple_stream("late")
+    builder.set_bolt("windows", windows).global_grouping("lines")
+    if subscribed:
+        builder.set_bolt("print", PrintBolt()).global_grouping("windows", "late")
+    return builder.build()
+
+
+@pytest.mark.parametrize(
+    ("late_stream", "subscribed", "remedy"),
+    [
+        (False, False, "and in no window: raise with_lag, or take them from with_late_tuple_stream"),
+        (True, False, "and went to stream 'late', to which no bolt subscribes: raise with_lag, or subscribe to it"),
+        (True, True, "and went to stream 'late'"),
+    ],
+)
+def test_a_remedy_for_late_tuples_is_given_only_if_no_bolt_takes_them(
+    late_stream: bool, subscribed: bool, remedy: str
+) -> None:
+    topology = windowed(late_stream, subscribed)
+    [line] = late_lines(TopologyMetrics({"windows": ComponentMetrics(late_tuples=3)}), topology)
+    assert line == f"windows: 3 late tuples were older than the watermark {remedy}"
+
+
+@pytest.mark.parametrize(("late", "count"), [(0, "0"), (168_057, "168,057")])
+def test_last_table_and_summary_show_late_tuples_and_the_summary_says_what_to_do(late: int, count: str) -> None:
+    topology, out = windowed(), io.StringIO()
     counts = {"windows": ComponentMetrics(executed=345_600, late_tuples=late)}
     outcome = RunOutcome("finished", 2.0, TopologyMetrics(counts, micro_batches=1), drained=True)
     display = PlainLines(out)

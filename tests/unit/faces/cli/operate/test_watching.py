@@ -125,6 +125,21 @@ def test_stats_show_how_far_a_watermark_is_behind(printed: Printed, fake: FakeOp
     assert "count: watermark 2025-02-09 09:07:09.201Z, 326 d 3 h behind\n" in printed("stats", "words")
 
 
+def test_stats_give_a_remedy_for_late_tuples_only_if_no_bolt_takes_them(printed: Printed, fake: FakeOperator) -> None:
+    document = fake.document("words")
+    document["now"]["watermarks"] = {"count": {"windows": 1, "late_tuples": 3}}
+    [count] = [one for one in document["components"] if one["id"] == "count"]
+    fake.documents[document["entry"]["id"]] = document
+    assert "count: 3 late tuples were older than the watermark and in no window: raise" in printed("stats", "words")
+    count["streams"] = {**count["streams"], "late": ["late_tuple"]}
+    document["components"][-1]["inputs"] = [
+        {"component": "count", "stream": "late", "grouping": "SHUFFLE", "fields": []}
+    ]
+    out = printed("stats", "words")
+    assert "went to stream 'late'\n" in out
+    assert "with_lag" not in out
+
+
 def test_stats_of_a_component_shows_its_tasks_and_streams(printed: Printed) -> None:
     out = printed("stats", "words", "enrich", "--window", "all")
     assert "bolt enrich, words.Enrich, 2 tasks, reads split by shuffle\n" in out
