@@ -108,7 +108,7 @@ class SqlBolt(WritesOutside, Committer):
             combine: for ``merge``: by column, how an old and a new value become one.
             newest: for ``upsert`` and ``merge``: the column that shows which tuple is newer.
             create: create the table if it does not exist, with types after the first rows; ``keys`` become its primary
-                key.
+                key. A table that was created before with this checkpoint and is gone is not created again.
             chunk_rows: how many rows are sent at once.
             wait_secs: how long ``flush`` waits for a database that is unavailable.
             commits: the name of the table of notes.

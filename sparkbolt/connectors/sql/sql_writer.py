@@ -282,6 +282,7 @@ class SqlWriter:
         """Return the table, as the database knows it now."""
         settings = self._settings.table
         schema, name = settings.parts
+        was_there = settings.create and self._has_written(connection)  # first: another task may create it meanwhile
         try:
             table = sa.Table(name, sa.MetaData(), schema=schema, autoload_with=connection)
         except sa.exc.NoSuchTableError:
@@ -290,6 +291,11 @@ class SqlWriter:
                 raise Unavailable(
                     f"{self.place} does not exist: create it, for these rows with {ddl(wanted, engine.dialect)}, or "
                     "give create=True"
+                ) from None
+            if was_there:
+                raise Unavailable(
+                    f"{self.place} is gone, and rows were written to it: was it renamed or dropped? create=True makes "
+                    f"it once. Rename it back, or create it, for these rows with {ddl(wanted, engine.dialect)}"
                 ) from None
             connection.rollback()
             self._create(engine, wanted)
@@ -315,6 +321,12 @@ class SqlWriter:
                     ) from error
 
     # The note.
+
+    def _has_written(self, connection: sa.Connection) -> bool:
+        """Whether any task of the component has written rows, with this checkpoint."""
+        columns, author = self._commits.c, self._author
+        ask = sa.select(columns.task).where(columns.checkpoint == author.checkpoint, columns.micro_batch >= 0)
+        return connection.execute(ask.where(columns.component == author.component).limit(1)).first() is not None
 
     def _mine(self) -> Any:
         columns, author = self._commits.c, self._author

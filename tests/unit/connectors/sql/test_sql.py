@@ -193,6 +193,33 @@ def test_a_locked_file_is_waited_for(url: str) -> None:
     other.close()
 
 
+def test_a_created_table_that_is_renamed_is_not_created_again(url: str) -> None:
+    assert writer(url, ORDERS).write(0, numbered(1)) == {}
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+    connection.execute("ALTER TABLE orders RENAME TO old_orders")
+    for one in (writer(url, ORDERS), writer(url, ORDERS)):
+        with pytest.raises(Unavailable, match="is gone, and rows were written to it: was it renamed or dropped"):
+            one.write(1, numbered(2))
+    assert writer(url, ORDERS, "d" * 32).write(0, numbered(9)) == {}, "another checkpoint begins with its own table"
+    connection.execute("DROP TABLE orders")
+    connection.execute("ALTER TABLE old_orders RENAME TO orders")
+    connection.close()
+    assert one.write(1, numbered(2)) == {}
+    assert query(url, "SELECT id FROM orders ORDER BY id") == [(1,), (2,)]
+
+
+def test_a_table_that_is_renamed_under_a_running_task_is_not_created_again(url: str) -> None:
+    one = writer(url, ORDERS)
+    assert one.write(0, numbered(1)) == {}
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+    connection.execute("ALTER TABLE orders RENAME TO old_orders")
+    connection.close()
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"no such table|is gone, and rows were written to it"):
+            one.write(1, numbered(2))
+    assert query(url, "SELECT name FROM sqlite_master WHERE name = 'orders'") == []
+
+
 def test_upsert_replaces_what_the_tuple_has_and_the_last_one_of_a_key_wins(url: str) -> None:
     table = TableSettings("orders", "upsert", ("id",), create=True)
     writer(url, table).write(0, rows((1, {"id": 1, "name": "a", "n": 1}), (2, {"id": 1, "name": "b", "n": None})))
