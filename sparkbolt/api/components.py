@@ -394,7 +394,7 @@ class BoltBase(Component):
 
         Tuples that it yields, or emits by the collector, have no anchors. A ``Bolt`` may anchor to
         tuples that it has kept, and may ack and fail them here. An exception fails all tuples that
-        the task got in the micro-batch, and is reported.
+        the task got in the micro-batch, and is reported; the task's state is then as before the micro-batch.
         """
         return None
 

@@ -6,7 +6,7 @@ Every exception that leaves user code fails its tuple, even a ``BaseException`` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,6 +41,15 @@ class Failure:
         """Shorten the reason."""
         if len(self.reason) > REASON_CHARACTERS_MAX:
             self.reason = f"{self.reason[: REASON_CHARACTERS_MAX - 3]}..."
+
+
+@dataclass(frozen=True)
+class FailedFlush:
+    """Why the ``flush`` of a task failed, and which of its rows had failed before."""
+
+    failure: Failure
+    of_rows: Mapping[int, Failure]
+    """By root: the failure of a row."""
 
 
 def failure_of(error: BaseException) -> Failure:

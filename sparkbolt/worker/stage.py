@@ -4,6 +4,8 @@ Rule 1: data flows one way. Frames are sorted before user code sees them; a task
 the emissions, and publishes both as one event of work (``results.Work``), once, to all who count or report.
 Rule 2: no task's state is committed before the states of all tasks are ready to be committed. If one cannot be stored,
 the work is repeated, in the same process, without the tuple that is to blame (``crash_isolation``).
+Rule 3: what has failed has not changed the state of a task. If ``flush`` raises, the rows that it was for fail, and the
+work is repeated without them. The time of windows passes all the same, so windows that are due are shown.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from sparkbolt.api.causes import Cause
@@ -41,7 +44,7 @@ from sparkbolt.wire.frames import (
 from sparkbolt.wire.verdicts import StageFeedback
 from sparkbolt.worker.crash_isolation import Unkept
 from sparkbolt.worker.emissions import NO_ROWS, Rows
-from sparkbolt.worker.failures import Failure, fails_of, failure_of, stop_without_tree
+from sparkbolt.worker.failures import FailedFlush, Failure, fails_of, failure_of, stop_without_tree
 from sparkbolt.worker.health import WorkSeen
 from sparkbolt.worker.held_tuples import forget_in, held_tuples
 from sparkbolt.worker.hop_recorder import HopRecorder
@@ -102,6 +105,12 @@ class Stage:
         """By number of each fused task that is flushed at the end: the rows that it got."""
         self._ready: list[int] = []
         """Numbers of tasks whose state is ready to be committed."""
+        self.failed_before: Mapping[int, FailedFlush] = {}
+        """By number: the stateful tasks whose ``flush`` raised in an earlier attempt. Their rows are not run."""
+        self.flushes_failed: dict[int, FailedFlush] = {}
+        """By number: the stateful tasks whose ``flush`` has raised in this attempt."""
+        self._row_failures: dict[int, dict[int, Failure]] = {}
+        """By number of each stateful task: why rows have failed, by root."""
         if worker.monitor is not None:
             worker.monitor.stage(moment.micro_batch_id, self.counters.measured.flows)
 
@@ -197,20 +206,27 @@ class Stage:
         if inbox.clock is not None and inbox.clock.tick:
             rate = spec.config.tick_tuple_freq_secs or 0.0
             tup = tick(rate)
-            seen.append(self._work(task, Rows(tup._origin, 1, [[rate]], None, None), own))
+            seen.append(self._run_rows(task, Rows(tup._origin, 1, [[rate]], None, None), own))
         for frame in inbox.in_order():
             if frame.unreadable:
                 frame, refusals = readable(frame, self.worker.origin(frame.sender, frame.stream).fields)
                 for refusal in refusals:
                     self._refuse(refusal)
-            seen.append(self._work(task, self._rows_of(frame), own))
+            seen.append(self._run_rows(task, self._rows_of(frame), own))
         if runtime is not None:
             self._work(task, NO_ROWS, own, runtime.end)
             self.result.feedback.timers[number] = runtime.timer
             self.result.feedback.marks += runtime.marks
+        if number in self.failed_before:
+            self._report_flush(number, self.failed_before[number].failure)
+            seen = []
         if any(rows.count for rows in seen) or (runtime is not None and runtime.has_run):
-            self._flush(task, seen, own)
+            failure = self._flush(task, seen, own)
             self._keep_rows(task)
+            if failure is not None and stateful and number not in self.failed_before:
+                # Nothing of this attempt counts.
+                self.flushes_failed[number] = FailedFlush(failure, self._row_failures.get(number, {}))
+                return
         if stateful:
             with self.worker.doing(Activity.STATE, number):
                 self.worker.make_ready(number)
@@ -218,9 +234,29 @@ class Stage:
         else:
             self.worker.leave(number)
 
+    def _run_rows(self, task: BoltTask, rows: Rows, own: Outbox | None) -> Rows:
+        """Run user code on rows of a task, or fail them, if its ``flush`` raised in an earlier attempt."""
+        failed = self.failed_before.get(task.context.task)
+        if failed is None:
+            return self._work(task, rows, own)
+        if task.watch is not None:
+            task.watch.between()  # places keep their numbers
+        self._fail_rows(task.context.task, rows, replace(failed.failure, traceback=None), failed.of_rows)
+        return rows
+
+    def _report_flush(self, number: int, failure: Failure) -> None:
+        """Report that the ``flush`` of a task raised in an earlier attempt."""
+        report = ErrorReport(*self.lane.topology.task_owner(number), failure.reason, failure.traceback)
+        self._publish(self._event(number, Settlements(errors=1, reports=[report], flush_failure=failure)))
+
     def ready(self, number: int) -> None:
         """Note that a task's state is ready to be committed."""
         self._ready.append(number)
+
+    @property
+    def stateful_tasks(self) -> list[int]:
+        """The numbers of the tasks with state that have run."""
+        return [*self._ready, *self.flushes_failed]
 
     def save(self) -> None:
         """Commit the states of all tasks that have run."""
@@ -241,16 +277,34 @@ class Stage:
         owner, failure = self.lane.topology.task_owner(number), failure_of(error)
         report = ErrorReport(*owner, f"it could not be prepared: {failure.reason}", failure.traceback)
         self._publish(self._event(number, Settlements(errors=1, reports=[report])))
-        failure = replace(failure, traceback=None)
         for rows in came:
-            done = Settlements(failed=rows.count, failures=dict.fromkeys(range(rows.count), failure))
-            for row in range(rows.count):
-                roots = [root for root, _ in rows.anchors_of(row)]
-                if not roots:
-                    stop_without_tree(owner[0], failure, self.lane.topology.components[owner[0]].config.on_error)
-                done.fails += fails_of(roots, owner, failure, self.moment.micro_batch_id)
-            self._publish(self._event(number, done, rows))
+            self._fail_rows(number, rows, replace(failure, traceback=None))
         self.worker.leave(number)
+
+    def _fail_rows(
+        self, number: int, rows: Rows, failure: Failure, own: Mapping[int, Failure] = MappingProxyType({})
+    ) -> None:
+        """Fail all of some rows of a task without running them.
+
+        Args:
+            number: the number of the task.
+            rows: the rows.
+            failure: why they fail.
+            own: by root: the failure of a row that has another one.
+        """
+        owner = self.lane.topology.task_owner(number)
+        done = Settlements(failed=rows.count)
+        for row in range(rows.count):
+            roots = [root for root, _ in rows.anchors_of(row)]
+            of_row = next((own[root] for root in roots if root in own), failure)
+            done.failures[row] = of_row
+            if not roots:
+                stop_without_tree(owner[0], failure, self.lane.topology.components[owner[0]].config.on_error)
+            if of_row is not failure and of_row.reported:
+                done.errors += 1
+                done.reports.append(ErrorReport(*owner, of_row.reason, of_row.traceback))
+            done.fails += fails_of(roots, owner, of_row, self.moment.micro_batch_id)
+        self._publish(self._event(number, done, rows))
 
     def _begin(self, task: BoltTask) -> None:
         task.context.micro_batch_id = self.moment.micro_batch_id
@@ -274,15 +328,25 @@ class Stage:
                 if monitor is not None and before is not None:
                     monitor.back(before)
             elapsed_ms = (clock() - started) * 1000
+            if done.failures and task.flushes:
+                own_failures = self._row_failures.setdefault(task.context.task, {})
+                for row, failure in done.failures.items():
+                    own_failures.update((root, failure) for root, _ in piece.anchors_of(row))
             if task.watch is not None and step is None:
                 task.watch.rest()
             self._take(task, piece, done, elapsed_ms, own)
         return rows
 
-    def _flush(self, task: BoltTask, seen: list[Rows], own: Outbox | None = None) -> None:
+    def _flush(self, task: BoltTask, seen: list[Rows], own: Outbox | None = None) -> Failure | None:
         """Flush a task after its last rows of the micro-batch, and send its emissions.
 
-        If ``flush`` fails, so do all rows that the task got, ``seen``. ``own`` is its outbox, if it starts trees.
+        Args:
+            task: the task.
+            seen: all rows that it got; if ``flush`` fails, so do they.
+            own: its outbox, if it starts trees.
+
+        Returns:
+            Why ``flush`` has failed; None if it has not.
         """
         clock = self.worker.environment.clock
         started = clock()
@@ -292,6 +356,7 @@ class Stage:
             failed = self.reports.failed_by(task.context.component)
             done.fails = [fail for fail in done.fails if fail.key not in failed]  # the first reason is reported
         self._take(task, NO_ROWS, done, elapsed_ms, own)
+        return done.flush_failure
 
     def _take(self, task: BoltTask, rows: Rows, done: Settlements, elapsed_ms: float, own: Outbox | None) -> None:
         """Send the emissions of a task for some rows, and publish its work."""
@@ -471,14 +536,36 @@ def _attempt(
 ) -> StageResult:
     """Do all the work of the level; the states of its tasks are committed once all of them can be kept.
 
+    If the ``flush`` of tasks with state raises, the work is done once more from the committed states. Then the rows of
+    these tasks fail without being run, so nothing that failed has changed a state.
+
     Raises:
         Unkept: a state cannot be kept; nothing is committed.
     """
+    failed: dict[int, FailedFlush] = {}
+    while True:
+        stage = _worked(worker, level, by_dest, store_of, exclusion, failed)
+        if not stage.flushes_failed:
+            stage.save()
+            return stage.finish()
+        failed.update(stage.flushes_failed)
+        worker.repeat(stage.stateful_tasks)
+
+
+def _worked(
+    worker: Worker,
+    level: int,
+    by_dest: Mapping[int, list[Any]],
+    store_of: Callable[[int], SegmentStore | None],
+    exclusion: Exclusion,
+    failed: Mapping[int, FailedFlush],
+) -> Stage:
+    """A stage that has done all work of the level but the work of fused bolts' flushes; nothing is committed."""
     from sparkbolt.worker.inlet import run_inlet
 
     own, inlets = worker.lane.dests_of_level(level), worker.lane.inlet_tasks
     stage = Stage(worker, moment_of(next(iter(by_dest.values()))[0]), part=level_part(level))
-    stage.exclusion, stage.result.level = exclusion, level
+    stage.exclusion, stage.result.level, stage.failed_before = exclusion, level, failed
     for dest, frames in sorted(by_dest.items()):
         left = [data for data in frames if not stage.absorb(data)]
         if dest not in own:
@@ -487,5 +574,4 @@ def _attempt(
             run_inlet(stage, worker.lane.task_at[dest], collect(left), store_of(dest))
         elif left:
             stage.run_task(worker.lane.task_at[dest], collect(left), store_of(dest))
-    stage.save()
-    return stage.finish()
+    return stage

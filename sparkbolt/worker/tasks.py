@@ -101,6 +101,10 @@ class BoltTask:
         """Prepare the instance."""
         with preparing(f"prepare of {self.context.component!r}"), noting_made(self.bolt, self.made):
             self.bolt.prepare(self.context)
+        self.make_runtime()
+
+    def make_runtime(self) -> None:
+        """Make the bolt runtime, if the bolt has one; a new one knows nothing but the state to which it is attached."""
         if isinstance(self.bolt, RuntimeBolt):
             self.runtime = self.bolt.runtime(self.context, self.output)
             if self.watch is not None:

@@ -8,7 +8,7 @@ discarded.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
@@ -135,13 +135,16 @@ class Worker:
                 instance = self.environment.unpickle(self.environment.components[component])
                 task = BoltTask(instance, self.context(number), output, spec.config.on_error)
                 task.inputs = [(subscription.source, subscription.stream) for subscription in spec.subscriptions]
-                if self.watch is not None:
-                    task.watch = self.watch.of(number)
-                    task.watch.look = partial(self._look, number) if number in self._looked_at else None
+                self._watch_over(task, number)
                 task.monitor = self.monitor
                 task.prepare()
             self._tasks[number] = task
         return task
+
+    def _watch_over(self, task: BoltTask, number: int) -> None:
+        if self.watch is not None:
+            task.watch = self.watch.of(number)
+            task.watch.look = partial(self._look, number) if number in self._looked_at else None
 
     def spout(self, number: int) -> Any:
         """The task's ``PartitionedSpout``, prepared."""
@@ -323,6 +326,24 @@ class Worker:
         self.watch = watch
         self._looked_at.clear()
         self._throw_away()
+
+    def repeat(self, numbers: Collection[int]) -> None:
+        """Begin the uncommitted work of a stage again, with the same instances; loading restores their attributes.
+
+        Args:
+            numbers: the tasks with state that have run in it.
+        """
+        if self.watch is not None:
+            self.watch = self.watch.again()
+        for number in numbers:
+            self.leave(number)
+        for number, task in self._tasks.items():
+            if task.watch is not None:
+                self._watch_over(task, number)
+            if number in numbers:
+                task.make_runtime()
+        if self.environment.observer is not None:
+            self.environment.observer.again()
 
     def _throw_away(self) -> None:
         """Discard all bolt instances: an instance is watched from its start or not at all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import SimpleNamespace
@@ -16,8 +17,10 @@ from sparkbolt import (
     ColumnBolt,
     Config,
     Count,
+    Grouping,
     PartitionedSpout,
     Range,
+    Reject,
     Spout,
     TopologyBuilder,
     WindowedBolt,
@@ -334,8 +337,9 @@ class TakingOut(Writing):
         yield [gathered]
 
 
-@pytest.mark.parametrize(("writing", "written"), [(Writing(), [[1]]), (TakingOut(), [[1], [3], [4]])])
-def test_attributes_keep_what_a_flush_that_raises_left_in_them(writing: BasicBolt, written: list[Any]) -> None:
+@pytest.mark.parametrize("writing", [Writing(), TakingOut()])
+def test_a_flush_that_raises_undoes_what_its_micro_batch_has_changed(writing: BasicBolt) -> None:
+    written = [[1], [3], [4]]
     builder = TopologyBuilder("writing", Config(max_attempts=1))
     builder.set_spout("numbers", Fed())
     builder.set_bolt("write", writing).global_grouping("numbers")
@@ -345,6 +349,137 @@ def test_attributes_keep_what_a_flush_that_raises_left_in_them(writing: BasicBol
             driver.run_until_idle()
         assert driver.emitted("write") == [[one] for one in written]
         assert [[number] for number in driver.acked("numbers")] == written
+
+
+PREPARED: list[int] = []
+
+
+class Parity(Grouping):
+    def prepare(self, context: Any, stream: str, targets: Sequence[int]) -> None:
+        self.targets = targets
+
+    def choose_tasks(self, sender_task: int, values: Sequence[Any]) -> Sequence[int]:
+        return [self.targets[values[0] % 2]]
+
+
+class Sums(BasicBolt):
+    """Counts and sums in an attribute, a large dict and a key-value state; the flush after a negative number raises."""
+
+    outputs = ["count", "sum", "of_state", "tables"]
+
+    def prepare(self, context: Any) -> None:
+        PREPARED.append(context.task)
+        self.count, self.table, self.bad = 0, dict.fromkeys(range(2000), 0), False
+
+    def init_state(self, state: Any) -> None:
+        self.state = state
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        n = tup["n"]
+        if n == 13:
+            raise Reject("no 13")
+        self.count += 1
+        self.table[n] = self.table.get(n, 0) + n
+        self.state.put("sum", self.state.get("sum", 0) + n)
+        self.bad = self.bad or n < 0
+
+    def flush(self) -> Iterator[list[int]]:
+        if self.bad:
+            raise ValueError("a negative number")
+        yield [self.count, sum(self.table.values()), self.state.get("sum"), len(self.table)]
+
+
+def test_attributes_dicts_and_key_value_state_are_undone_and_other_tasks_count_once() -> None:
+    PREPARED.clear()
+    builder = TopologyBuilder("sums", Config(max_attempts=1))
+    builder.set_spout("numbers", Fed())
+    builder.set_bolt("sum", Sums(), parallelism=2).grouping("numbers", Parity())
+    with TopologyTestDriver(builder.build()) as driver:
+        for numbers in ([2, 3], [-4, 5, 13], [-6, -7], [8, 9]):
+            for number in numbers:
+                driver.feed("numbers", [number], message_id=number)
+            driver.run_until_idle()
+        emitted = [[1, 2, 2, 2000], [1, 3, 3, 2000], [2, 8, 8, 2000], [2, 10, 10, 2000], [3, 17, 17, 2000]]
+        assert sorted(driver.emitted("sum")) == sorted(emitted)
+        reasons = {tree.message_id: tree.reason for tree in driver.failed("numbers")}
+        negative = "ValueError: a negative number"
+        assert reasons == {-4: negative, 13: "no 13", -6: negative, -7: negative}
+        assert [error.text for error in driver.errors()].count(negative) == 3
+    assert sorted(PREPARED) == [2, 3], "the instances go on"
+
+
+class HoldingOne(Bolt):
+    """Holds a tuple until the next one; the flush after a 2 raises."""
+
+    outputs = ["n"]
+
+    def prepare(self, context: Any) -> None:
+        self.held: list[Any] = []
+        self.last = 0
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        for one in self.held:
+            collector.emit([one["n"]], anchors=one)
+            collector.ack(one)
+        self.held, self.last = [tup], tup["n"]
+
+    def flush(self) -> None:
+        if self.last == 2:
+            raise ValueError("no 2")
+
+
+def test_a_tuple_that_was_held_before_a_flush_that_raises_is_held_again_and_acked_once() -> None:
+    builder = TopologyBuilder("holding", Config(max_attempts=1))
+    builder.set_spout("numbers", Fed())
+    builder.set_bolt("hold", HoldingOne()).global_grouping("numbers")
+    with TopologyTestDriver(builder.build()) as driver:
+        for number in (1, 2, 3, 4):
+            driver.feed("numbers", [number], message_id=number)
+            driver.run_until_idle()
+        assert driver.emitted("hold") == [[1], [3]]
+        assert driver.acked("numbers") == [1, 3]
+        assert [tree.message_id for tree in driver.failed("numbers")] == [2]
+
+
+class Shown(WindowedBolt):
+    """Writes its windows in flush, which raises for the first time in the second micro-batch."""
+
+    outputs = ["numbers"]
+
+    def prepare(self, context: Any) -> None:
+        self.context, self.gathered = context, []
+
+    def execute(self, window: Any, collector: Any) -> None:
+        self.gathered.append([tup["n"] for tup in window.get()])
+
+    def flush(self) -> Iterator[list[Any]]:
+        gathered, self.gathered = self.gathered, []
+        if self.context.micro_batch_id == 1:
+            raise OSError("the disk is full")
+        for one in gathered:
+            yield [one]
+
+
+@pytest.mark.parametrize("length", [Count(6), timedelta(seconds=2)])
+def test_a_tuple_that_is_retried_after_a_flush_that_raises_is_in_one_window(length: Any) -> None:
+    builder = TopologyBuilder("windows", Config(max_attempts=2))
+    builder.set_spout("numbers", Numbers(), parallelism=2)
+    builder.set_bolt("show", Shown().with_tumbling_window(length)).global_grouping("numbers")
+    shown: list[int] = []
+
+    def capture(component: str, index: int, stream: str, columns: Any) -> None:
+        if component == "show":
+            shown.extend(n for numbers in columns[0] for n in numbers)
+
+    engine = LocalEngine(builder.build(), capture=capture)
+    while not engine.coordinator.finished:
+        engine.step()
+        engine.now_ms += 700
+    counts = Counter(shown)
+    assert engine.ledger.metrics.of("numbers").acked == 90
+    assert set(counts.values()) == {1}, "no tuple is in two windows"
+    if isinstance(length, Count):
+        assert len(counts) == 90
 
 
 # When it is called.
