@@ -71,7 +71,8 @@ class Lookup(PicklesArguments):
         """Check and store the arguments.
 
         Args:
-            fetch: called with at most ``batch`` different keys, in another thread when it is for ``get``.
+            fetch: called with at most ``batch`` different keys, in another thread when it is for ``get``. If it raises
+                for several keys, it is called with parts of them, to find the keys at fault.
             ttl_secs: how long a value is kept.
             missing_ttl_secs: how long it is kept that a key has no value.
             size: how many answers are kept; the one used longest ago goes first.
@@ -232,6 +233,34 @@ class Lookup(PicklesArguments):
         return self._keep(keys, self._called(keys))
 
     def _called(self, keys: list[Any]) -> Mapping[Any, Any]:
+        """Call the function; if it raises for several keys, call it with parts of them to find those at fault.
+
+        Returns:
+            The values of the keys; the value of a key at fault is the exception. If nothing succeeds within as many
+            calls as it takes to find one key, no key is at fault, and all that are left have the same exception.
+        """
+        answers: dict[Any, Any] = {}
+        parts, failed, calls_max = [keys], 0, len(keys).bit_length() + 2
+        while parts:
+            part = parts.pop()
+            try:
+                answers.update(self._call(part))
+            except Unavailable:
+                raise
+            except Exception as error:  # noqa: BLE001  a function of the user's may raise anything
+                failed += 1
+                if len(part) == 1:
+                    answers[part[0]] = error
+                elif failed < calls_max:
+                    half = len(part) // 2
+                    parts += [part[half:], part[:half]]
+                else:
+                    answers.update(dict.fromkeys(part, error))
+            else:
+                calls_max = 2 * len(keys)  # the function works, so every key at fault is worth finding
+        return answers
+
+    def _call(self, keys: list[Any]) -> Mapping[Any, Any]:
         """Call the function with a copy of the list, which it may change."""
         if self._away is not None and self.clock() < self._away[0]:
             raise Unavailable(str(self._away[1])) from self._away[1]

@@ -91,6 +91,57 @@ def test_coroutines_that_ask_at_the_same_time_get_one_batched_answer() -> None:
     lookup.close()
 
 
+class Raising(Asked):
+    """A source that raises for a call with a bad key."""
+
+    def __init__(self, *bad: int) -> None:
+        super().__init__()
+        self.bad = set(bad)
+
+    def __call__(self, keys: list[Any]) -> dict[Any, Any]:
+        self.calls.append(keys)
+        if self.bad.intersection(keys):
+            raise ValueError(f"bad key in {len(keys)}")
+        return {key: -key for key in keys}
+
+
+def answers_of(lookup: Lookup, keys: range) -> dict[int, Any]:
+    async def ask() -> list[Any]:
+        return await asyncio.gather(*(lookup.get(key) for key in keys), return_exceptions=True)
+
+    return dict(zip(keys, asyncio.run(ask()), strict=True))
+
+
+@pytest.mark.parametrize("bad", [(), (0,), (99,), (0, 1, 2), (17, 50, 51, 98)])
+def test_only_the_keys_for_which_a_function_raises_fail(bad: tuple[int, ...]) -> None:
+    source = Raising(*bad)
+    answers = answers_of(Lookup(source), range(100))
+    assert {key for key, value in answers.items() if isinstance(value, ValueError)} == set(bad)
+    assert all(value == -key for key, value in answers.items() if key not in bad)
+    assert {str(answers[key]) for key in bad} <= {"bad key in 1"}
+    assert len(source.calls) <= 1 + 15 * len(bad)
+    lookup = Lookup(Raising(3))
+    with pytest.raises(ValueError, match="bad key in 1"):
+        lookup.many([1, 3, 4])
+    assert lookup.many([1, 4]) == {1: -1, 4: -4}
+
+
+def test_a_function_that_raises_for_every_key_is_not_called_for_each() -> None:
+    source = Raising(*range(400))
+    assert all(isinstance(value, ValueError) for value in answers_of(Lookup(source), range(400)).values())
+    assert len(source.calls) < 25
+
+
+def test_a_source_that_goes_away_while_keys_at_fault_are_searched_is_away_for_all() -> None:
+    def fetch(keys: list[Any]) -> dict[Any, Any]:
+        if len(keys) < 4:
+            raise Unavailable("away")
+        raise ValueError("bad")
+
+    answers = answers_of(Lookup(fetch), range(8))
+    assert [type(value) for value in answers.values()] == [Unavailable] * 8
+
+
 def test_an_error_is_raised_for_all_waiters_and_is_not_cached() -> None:
     errors: list[Exception] = [ConnectionError("no")]
 
@@ -101,11 +152,11 @@ def test_an_error_is_raised_for_all_waiters_and_is_not_cached() -> None:
 
     lookup = Lookup(fetch)
 
-    async def ask() -> list[Any]:
-        return await asyncio.gather(lookup.get(1), lookup.get(2), return_exceptions=True)
+    async def ask(*keys: int) -> list[Any]:
+        return await asyncio.gather(*(lookup.get(key) for key in keys), return_exceptions=True)
 
-    assert [str(error) for error in asyncio.run(ask())] == ["no", "no"]
-    answers = asyncio.run(ask())
+    assert [str(error) for error in asyncio.run(ask(1, 1))] == ["no", "no"]
+    answers = asyncio.run(ask(1, 2))
     assert (answers[0], str(answers[1])) == ("ann", "no"), "an exception is the answer of its key alone"
     lookup.close()
 
