@@ -46,7 +46,7 @@ def refusal(name: str | None, error: Exception) -> Exception:
 
 
 def _json_of(value: Any) -> bytes:
-    _check_keys(value)
+    check_keys(value)
     return _encode(value).encode()
 
 
@@ -90,7 +90,7 @@ def _other(value: Any) -> Any:
         return str(converted)
     if hasattr(value, "keys"):
         converted = dict(value)
-        _check_keys(converted)
+        check_keys(converted)
         return converted
     raise TypeError(
         f"JSON cannot hold {value!r:.80} of type {type(value).__name__}: "
@@ -112,8 +112,12 @@ def _python(value: np.generic) -> Any:
     return whole.item() if whole.astype(value.dtype) == value else value
 
 
-def _check_keys(value: Any) -> None:
-    """Refuse a dict with keys that JSON writes as the same text, such as 1 and "1"."""
+def check_keys(value: Any) -> None:
+    """Refuse a value that holds a dict with keys that JSON writes as the same text, such as 1 and "1".
+
+    Raises:
+        TypeError: it does.
+    """
     if isinstance(value, dict):
         if any(type(key) is not str for key in value):
             _check_texts(value)
@@ -122,7 +126,7 @@ def _check_keys(value: Any) -> None:
         return
     for item in value:
         if type(item) not in _PLAIN:
-            _check_keys(item)
+            check_keys(item)
 
 
 def _check_texts(keys: dict[Any, Any]) -> None:

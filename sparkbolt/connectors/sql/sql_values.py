@@ -22,6 +22,7 @@ from sqlalchemy.dialects import postgresql
 
 from sparkbolt.base.arrow_values import array_of
 from sparkbolt.base.exceptions import printed
+from sparkbolt.connectors.json_values import check_keys
 from sparkbolt.connectors.sql.sql_link import WITHOUT_ZONES, without_zone
 
 Check: TypeAlias = Callable[[Any], Any]
@@ -269,6 +270,11 @@ def _duration(column: _Column, value: Any) -> Any:
     return value
 
 
+def _json(_: _Column, value: Any) -> Any:
+    check_keys(value)
+    return value
+
+
 def _list(column: _Column, value: Any) -> Any:
     assert column.item is not None
     value = plain(value)
@@ -292,6 +298,7 @@ _CHECKS: Sequence[tuple[Any, frozenset[type], Callable[[_Column, Any], Any]]] = 
     (sa.Time, frozenset({str}), _time),
     ((sa.Interval, postgresql.INTERVAL), frozenset({str}), _duration),
     (sa.ARRAY, frozenset(), _list),
+    (sa.JSON, frozenset(), _json),
     (sa.String, frozenset({str}), _text),
 )
 """By type of a column: the types of ``PLAIN`` whose values need a look, and the check."""

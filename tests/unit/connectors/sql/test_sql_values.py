@@ -56,7 +56,7 @@ def written(url: str, pairs: list[tuple[Any, Any]], **others: Any) -> list[int]:
         ("datetime", [NOON, np.datetime64("NaT", "ns"), np.datetime64("2026-01-02T12:00:00.000000001"),
                       pd.Timestamp("2026-01-02 12:00:00.000000001"), pd.NaT], [1, 2, 3, 4]),
         ("double", [NAN, 1.0, np.float32("nan"), Decimal("nan")], [0, 2, 3]),
-        ("json", [{"a": NAN}, {"a": [1]}, [NAN]], [0, 2]),
+        ("json", [{"a": NAN}, {"a": [1]}, [NAN], {1: "a", "1": "b"}, {1: "a", 2: "b"}], [0, 2, 3]),
         ("varchar(3)", ["abc", "abc  "], [1]),
     ],
 )  # fmt: skip
