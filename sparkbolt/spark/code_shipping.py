@@ -61,12 +61,14 @@ def loaded_sources(modules: Mapping[str, ModuleType | None], installed: Sequence
             place = Path(os.path.abspath(file))
             places = [place.parent if place.name == "__init__.py" else place]
         for place in places:
-            if place.exists() and not _is_installed(place, installed):
+            if place.exists() and not is_installed(place, installed):
                 found.add((name if place.is_dir() else f"{name}{place.suffix}", place))
     return sorted(found)
 
 
-def _is_installed(place: Path, installed: Sequence[str]) -> bool:
+def is_installed(path: str | Path, installed: Sequence[str]) -> bool:
+    """Whether a file or folder is part of installed code; ``installed`` are the results of ``installed_places``."""
+    place = Path(path)
     if {"site-packages", "dist-packages"} & set(place.parts):
         return True
     return any(place.resolve().is_relative_to(known) for known in installed)
@@ -143,7 +145,7 @@ def own_archive() -> str:
 
 
 def given_file(path: str) -> str:
-    """The form in which Spark receives one of ``py_files``: a URL or a file unchanged, a folder as an archive.
+    """The form in which Spark receives one of ``py_files``: a URL or an archive unchanged, all else as an archive.
 
     Raises:
         EngineError: there is no such file, or Python cannot import from it.
@@ -153,17 +155,17 @@ def given_file(path: str) -> str:
     place = Path(os.path.abspath(os.path.expanduser(path)))
     if not place.exists():
         raise EngineError(f"py_files names {path!r}, which does not exist (looked for at {place})")
-    if place.is_dir():
-        return archive(place.name, [(place.name, place)], _directory())
-    if place.suffix not in (".py", ".zip", ".egg"):
+    if place.is_dir() or place.suffix == ".py":  # a changed one has another name, so Spark sends it again
+        return archive(place.stem if place.is_file() else place.name, [(place.name, place)], _directory())
+    if place.suffix not in (".zip", ".egg"):
         raise EngineError(
             f"py_files names {path!r}, expected a .py file, a .zip or .egg archive, or the folder of a package"
         )
     return str(place)
 
 
-_sent: set[tuple[str, str]] = set()
-"""The application id and the path of each file that was already sent."""
+_sent: dict[tuple[str, str], str] = {}
+"""The application id and the path of each file that was already sent, with a hash of its content; "" for a URL."""
 
 
 def send(context: Any, files: Iterable[str], *, cluster: bool) -> None:
@@ -186,14 +188,24 @@ def send(context: Any, files: Iterable[str], *, cluster: bool) -> None:
 
 
 def add(context: Any, path: str) -> None:
-    """Call ``addPyFile`` once for each path, and undo its change of this process's ``sys.path``."""
+    """Call ``addPyFile`` once for each path, and undo its change of this process's ``sys.path``.
+
+    Raises:
+        EngineError: the file has changed since it was sent; Spark sends no second file of one name.
+    """
     key = (str(context.applicationId), path)
+    digest = "" if "://" in path else hashlib.sha256(Path(path).read_bytes()).hexdigest()
     if key in _sent:
+        if _sent[key] != digest:
+            raise EngineError(
+                f"py_files names {path}, which has changed since this Spark session sent it to the executors, and "
+                "Spark sends no second file of one name: give it another name, or make the session anew (spark.stop())"
+            )
         return
     before = list(sys.path)
     context.addPyFile(path)
     sys.path[:] = before
-    _sent.add(key)
+    _sent[key] = digest
 
 
 def _let_planner_see() -> None:

@@ -27,6 +27,7 @@ from sparkbolt.base.exceptions import end_if_forked, line_of, own_process
 from sparkbolt.errors import EngineError, check
 from sparkbolt.layout.lane import Lane
 from sparkbolt.observe.measurements import Process
+from sparkbolt.spark import program_modules
 from sparkbolt.spark.activity_pages import LookOut
 from sparkbolt.spark.failure_text import errors_carried
 from sparkbolt.spark.job_bundle import JobBundle
@@ -71,6 +72,7 @@ def packed(lane: Lane, run: str, path: Sequence[str] = (), checkpoint_id: str = 
         components=pickled_components(lane),
         namespace=pickled_definitions(main_definitions()),
         path=tuple(path),
+        modules=program_modules.at_start(),
         checkpoint_id=checkpoint_id,
     )
 
@@ -87,6 +89,9 @@ def worker_of(bundle: JobBundle) -> Worker:
             _close(_workers.pop(old))
             _look_outs.pop(old).close()
         sys.path.extend(entry for entry in bundle.path if entry not in sys.path)
+        forgotten = program_modules.renew(bundle.modules, is_local=bool(bundle.path))
+        if forgotten:
+            log.info("%d modules of the program are imported again, since a file has changed", len(forgotten))
         stdout_to_driver()
         environment = _environment(bundle)
         look_out = _look_outs[bundle.run] = LookOut(bundle.pages, environment.lane.topology.task_owner)

@@ -7,10 +7,21 @@ processor before any task runs; they forward the bytes, and only ``executor`` un
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 SCHEMA = "dest int, frame binary"
 """The schema of the rows between levels."""
+
+
+class ModuleFile(NamedTuple):
+    """The file of a module of the program, as it was when the topology started."""
+
+    path: str
+    written_ns: int
+    size: int
+    root: str
+    """The folder of the module search path in which the module, or its package, was found."""
 
 
 @dataclass(frozen=True)
@@ -26,5 +37,7 @@ class JobBundle:
     """The driver's module search path; empty if the executors are on other machines."""
     pages: str | None = None
     """The directory of the activity pages; None if the workers are on other machines."""
+    modules: Mapping[str, ModuleFile] = field(default_factory=dict)
+    """The files of the program's modules, by module."""
     checkpoint_id: str = ""
     """The id of the topology's checkpoint."""

@@ -20,7 +20,7 @@ from sparkbolt.control.logs import current_log
 from sparkbolt.control.presence import Presence
 from sparkbolt.driver.transition import transition
 from sparkbolt.errors import CheckpointError
-from sparkbolt.spark import code_shipping, scratch
+from sparkbolt.spark import code_shipping, program_modules, scratch
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside
 from sparkbolt.spark.checkpoint_lock import refuse_if_in_use
 from sparkbolt.spark.failure_text import explain
@@ -76,6 +76,7 @@ def start(
     check_usable(session)
     check_reachable(session, place)
     code_shipping.send(session.sparkContext, files, cluster=not is_local(session))
+    program_modules.look()
     sink = sink_for(topology, telemetry)
     temporary = scratch.make("checkpoint-") if place is None else None
     try:

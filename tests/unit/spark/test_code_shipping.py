@@ -115,9 +115,24 @@ def test_named_files_are_sent_once_and_do_not_change_the_path(tmp_path: Path) ->
     for _ in range(2):
         code_shipping.send(context, map(code_shipping.given_file, named), cluster=False)
     file, folder, url = context.added
-    assert (file, url) == (named[0], named[2])
+    assert url == named[2]
+    assert zipfile.ZipFile(file).namelist() == ["a.py"]
     assert zipfile.ZipFile(folder).namelist() == ["folder/", "folder/__init__.py"]
     assert sys.path == before
+
+
+def test_a_named_file_that_has_changed_is_sent_again_or_refused(tmp_path: Path) -> None:
+    module, egg, context = tmp_path / "a.py", tmp_path / "b.egg", FakeContext("two")
+    for number in (1, 2):
+        module.write_text(f"VERSION = {number}")
+        code_shipping.send(context, [code_shipping.given_file(str(module))], cluster=False)
+    sent = [zipfile.ZipFile(path).read("a.py") for path in context.added]
+    assert sent == [b"VERSION = 1", b"VERSION = 2"]
+    egg.write_bytes(b"old")
+    code_shipping.add(context, str(egg))
+    egg.write_bytes(b"new")
+    with pytest.raises(EngineError, match=r"b\.egg, which has changed since .* give it another name"):
+        code_shipping.add(context, str(egg))
 
 
 def test_sparkbolt_itself_is_sent_whole() -> None:
