@@ -33,6 +33,8 @@ class FolderMark:
     checkpoint: str | None = None
     """The checkpoint's directory or URL; None if a worker made the mark, which does not know it."""
     is_lasting: bool = True
+    directory: str | None = None
+    """The directory that was marked; another one is a copy of it, or was moved."""
     host: str | None = None
     """The machine of the driver; None if a worker made the mark."""
 
@@ -79,7 +81,9 @@ def refusal(directory: str, mark: FolderMark, is_new: bool, checkpoint_at: Calla
     if found.checkpoint_id != mark.checkpoint_id:
         return None if _is_left(directory, found, checkpoint_at) else _refused(directory, found)
     before = found.checkpoint
-    if before in (None, mark.checkpoint) or found.host != mark.host or checkpoint_at(before) != found.checkpoint_id:
+    if before in (None, mark.checkpoint) or (found.host, found.directory) != (mark.host, mark.directory):
+        return None
+    if checkpoint_at(before) != found.checkpoint_id:
         return None
     return (
         f"{directory} belongs to {found.owner()}, and {mark.checkpoint} is a copy of that checkpoint: each would "

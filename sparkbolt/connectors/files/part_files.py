@@ -74,7 +74,7 @@ class PartFileBolt(OutputClaimer, CommittingBolt):
     def output_refusal(self, claim: OutputClaim) -> str | None:
         """Driver: why this topology must not write into the directory; None if it may, or if it cannot be read here."""
         with contextlib.suppress(OSError):
-            why = folder_mark.refusal(self.path, _mark_of(claim), claim.is_new, claim.checkpoint_at)
+            why = folder_mark.refusal(self.path, self._mark_of(claim), claim.is_new, claim.checkpoint_at)
             return None if why is None else f"{type(self).__name__} {claim.component!r}: {why}"
         return None
 
@@ -82,7 +82,11 @@ class PartFileBolt(OutputClaimer, CommittingBolt):
         """Driver: mark the directory; if this machine cannot write to it, the tasks do it when they start."""
         with contextlib.suppress(OSError):
             local.make_folder(self.path)
-            folder_mark.claim(self.path, _mark_of(claim), claim.checkpoint_at)
+            folder_mark.claim(self.path, self._mark_of(claim), claim.checkpoint_at)
+
+    def _mark_of(self, claim: OutputClaim) -> FolderMark:
+        host = folder_mark.this_machine()
+        return FolderMark(claim.checkpoint_id, claim.topology, claim.checkpoint, claim.is_lasting, self.path, host)
 
     def _begin(self, context: TopologyContext) -> None:
         """Make the directory, with nothing gathered."""
@@ -121,11 +125,6 @@ class PartFileBolt(OutputClaimer, CommittingBolt):
         """Driver: make the directory."""
         owner = quote(context.component, safe="")
         self._files = PartFiles(self.path, f"{owner}{self.suffix}", context)
-
-
-def _mark_of(claim: OutputClaim) -> FolderMark:
-    host = folder_mark.this_machine()
-    return FolderMark(claim.checkpoint_id, claim.topology, claim.checkpoint, claim.is_lasting, host)
 
 
 @contextlib.contextmanager

@@ -104,6 +104,11 @@ def test_a_copy_of_the_checkpoint_is_refused_while_the_original_exists(tmp_path:
     shutil.copytree(old, copy)
     text = refusal(ownership(copy, tmp_path / "out", is_new=False))
     assert f"{copy} is a copy of that checkpoint" in text
+    shutil.copytree(tmp_path / "out", tmp_path / "copied")
+    with_its_own = ownership(copy, tmp_path / "copied", is_new=False)
+    with_its_own.check()
+    with_its_own.claim()
+    assert json.loads((tmp_path / "copied" / MARK).read_text())["checkpoint"] == str(copy)
     (tmp_path / "out" / MARK).unlink()
     ownership(copy, tmp_path / "out", is_new=False).check()
 
