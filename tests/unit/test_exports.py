@@ -90,7 +90,7 @@ def test_start_and_run_have_the_same_parameters_as_their_implementations() -> No
         set(inspect.signature(Topology.run).parameters) - {"self"} == there - {"open_secs"} | own
     )  # its limits say it
     assert issubclass(running_on_spark.RunningOnSpark, RunningTopology)
-    engine = {"start", "run_id", "collected_bytes", "lane"}
+    engine = {"start", "run_id", "collected_bytes", "lane", "topology"}
     own = {name for name in vars(running_on_spark.RunningOnSpark) if not name.startswith("_")}
     assert own - engine <= set(dir(RunningTopology)) | set(dir(Operable))
 

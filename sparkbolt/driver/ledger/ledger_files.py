@@ -33,7 +33,7 @@ from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.ledger_log import State, load_entry, load_snapshot
 from sparkbolt.errors import CheckpointError, FencedError
 
-FORMAT = 1
+FORMAT = 2
 """The format of a checkpoint. Raise it with each change after which an older checkpoint can no longer be read right."""
 FORMAT_FILE = "format"
 LIVES_KEPT = 16

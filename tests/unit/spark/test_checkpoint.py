@@ -126,7 +126,7 @@ def test_a_checkpoint_of_another_format_is_refused_and_unchanged(
     if number is not None:
         files.write("format", number)
     before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
-    says = f"{tmp_path} has {has}.*, and this version of Sparkbolt reads format 1: continue with the version of"
+    says = f"{tmp_path} has {has}.*, and this version of Sparkbolt reads format 2: continue with the version of"
     no_spark: Any = None
     with pytest.raises(CheckpointError, match=says):
         Checkpoint(no_spark, str(tmp_path))
