@@ -356,6 +356,9 @@ class BoltBase(Component):
     stateless: ClassVar[bool] = False
     """Set to True if attributes need not survive a micro-batch: such a bolt can be fused and stores no state."""
 
+    awaited_in_outage: ClassVar[str] = ""
+    """What it waits for in an outage, such as ``its database``; ``list``, ``stats`` and the pages then say it."""
+
     flush_anywhere: ClassVar[bool] = False
     """Set to True if ``flush`` writes nothing under the name of its task. A stateless bolt with a ``flush`` can then be
     fused with its producer: a task runs in several processes and for several ranges, and flushes once in each run."""

@@ -164,7 +164,7 @@ class RunningTopology(ABC):
     @property
     @abstractmethod
     def outages(self) -> Sequence[str]:
-        """The bolts with an outage at the moment, one sentence each: for how long, why, and when the next probe is."""
+        """The bolts with an outage at the moment, one sentence each: since when, why, and when the next probe is."""
 
     # Controlling it.
 

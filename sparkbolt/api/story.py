@@ -255,6 +255,16 @@ def clock_text(now_ms: int) -> str:
     return time_text(now_ms)[11:]
 
 
+def since_text(since_ms: int, now_ms: int) -> str:
+    """Return the time of day, in UTC to the minute, at which something began; with its day if that is not today.
+
+    >>> since_text(50_520_000, 60_000_000), since_text(50_520_000, 90_000_000)
+    ('14:02 UTC', '1970-01-01 14:02 UTC')
+    """
+    since = time_text(since_ms)
+    return f"{since[11:16] if since[:10] == time_text(now_ms)[:10] else since[:16]} UTC"
+
+
 def short(value: Any) -> str:
     """Return the ``repr`` of a value, shortened and without addresses; if the ``repr`` raises, describe that instead.
 

@@ -1,7 +1,8 @@
 """Verdicts: how a topology does, in one sentence, for ``list``, ``stats``, the pages and REST.
 
 A ``Verdict`` is the problem of a topology that matters most, or says that it is well. Only ``problems_of`` decides what
-is a problem, and in which order: a state that somebody requested comes before what follows from it.
+is a problem, and in which order: the worst first. A state that somebody requested hides no worse problem: the verdict
+then says both.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from sparkbolt.control.documents import NowDocument, TopologyEntry, TopologyStat
 
 BAD, WARN, HINT, GOOD = "bad", "warn", "hint", "good"
 """The levels of a verdict: it fails or waits; it needs a look; somebody requested it, or it passes; all is well."""
+_WORST_FIRST = (BAD, WARN, HINT, GOOD)
 _S = TopologyState
 
 
 def verdict_of(entry: TopologyEntry, now: NowDocument | None = None) -> Verdict:
-    """How a topology does: its first problem, or that it is well.
+    """How a topology does: its worst problem, then its state if that is another one; or that it is well.
 
     Args:
         entry: its entry; ``verdict`` is not read.
@@ -26,13 +28,20 @@ def verdict_of(entry: TopologyEntry, now: NowDocument | None = None) -> Verdict:
     >>> verdict_of(entry_with(name="shop", state="inactive", why="deactivated by ann"))["text"]
     'inactive: deactivated by ann'
     """
-    return next(iter(problems_of(entry, now)), Verdict(level=GOOD, text="well"))
+    problems = problems_of(entry, now)
+    if not problems:
+        return Verdict(level=GOOD, text="well")
+    state = _of_entry(entry)
+    texts = (
+        [problems[0]["text"]] if state is None or state[1] == problems[0]["text"] else [problems[0]["text"], state[1]]
+    )
+    return Verdict(level=problems[0]["level"], text="; ".join(texts))
 
 
 def problems_of(entry: TopologyEntry, now: NowDocument | None = None) -> list[Verdict]:
-    """All problems of a topology, the one that matters most first; empty if it is well."""
-    state, why, gist = TopologyState.of(entry["state"]), entry["why"], entry["gist"]
-    found: list[tuple[str, str] | None] = [_of_state(state, why, gist["open_trees"])]
+    """All problems of a topology, the worst first; empty if it is well."""
+    state, gist = TopologyState.of(entry["state"]), entry["gist"]
+    found: list[tuple[str, str] | None] = [_of_entry(entry)]
     if state.runs and now is not None:
         found += [(BAD, text) for text in now["outages"]]
         found += [(WARN, text) for text in now["hung"]]
@@ -44,7 +53,12 @@ def problems_of(entry: TopologyEntry, now: NowDocument | None = None) -> list[Ve
     if gist["set_aside"]:
         messages = "1 message" if gist["set_aside"] == 1 else f"{gist['set_aside']:,} messages"
         found.append((WARN, f"{messages} given up: see `sparkbolt dlq list {entry['name']}`"))
-    return [Verdict(level=one[0], text=one[1]) for one in found if one is not None]
+    known = [Verdict(level=one[0], text=one[1]) for one in found if one is not None]
+    return sorted(known, key=lambda one: _WORST_FIRST.index(one["level"]))
+
+
+def _of_entry(entry: TopologyEntry) -> tuple[str, str] | None:
+    return _of_state(TopologyState.of(entry["state"]), entry["why"], entry["gist"]["open_trees"])
 
 
 def _of_state(state: TopologyState, why: str | None, open_trees: int) -> tuple[str, str] | None:

@@ -19,7 +19,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparkbolt.api.components import Spout
+from sparkbolt.api.components import BoltBase, Spout
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.progress import Progress
 from sparkbolt.api.reports import MicroBatchReport
@@ -271,7 +271,10 @@ class RunningOnSpark(RunningTopology):
 
     def _outages(self) -> list[str]:
         waits = self._supervisor.life.commit_waits
-        return [*self._coordinator.ledger.outages.sentences(now_ms()), *([waits] if waits is not None else [])]
+        bolts = {spec.id: spec.component for spec in self.topology.bolts}
+        awaited = {id_: bolt.awaited_in_outage for id_, bolt in bolts.items() if isinstance(bolt, BoltBase)}
+        out = self._coordinator.ledger.outages.sentences(now_ms(), awaited)
+        return [*out, *([waits] if waits is not None else [])]
 
     # For operators: observing.
 

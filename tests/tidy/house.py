@@ -1,6 +1,7 @@
-"""The rooms, how large they are, and which imports which.
+"""The rooms, and which imports which.
 
-``scripts/house`` draws them into ``docs/architecture.md``, between two marks, and prints how much code there is.
+``scripts/house`` draws them into ``docs/architecture.md``, between two marks, and prints how much code there is. The
+page shows no number that changes with every commit.
 """
 
 from __future__ import annotations
@@ -64,17 +65,11 @@ def house_of(package: Sequence[Source]) -> House:
 
 def drawn(house: House) -> str:
     """The house as a table, the roof first."""
-    rows = ["| room | lines | share | imports (room, number of imports) |", "| --- | ---: | ---: | --- |"]
-    for room, share in reversed(house.shares().items()):
-        below = [f"{to} {count}" for (of, to), count in sorted(house.arrows.items()) if of == room and to != "errors"]
-        rows.append(f"| `{room}` | {house.rooms[room]} | {share:.1%} | {', '.join(below) or 'nothing'} |")
-    largest = max(house.shares().values())
-    facts = (
-        f"{len(house.rooms)} rooms, {house.lines} lines; the largest has {largest:.1%}; "
-        f"{len(house.arrows)} pairs of rooms import, {len(house.upward())} of them upwards. "
-        "Every room may import `errors`."
-    )
-    return "\n".join([BEGIN, "", *rows, "", facts, "", END])
+    rows = ["| room | imports |", "| --- | --- |"]
+    for room in reversed(house.rooms):
+        below = [to for (of, to) in sorted(house.arrows) if of == room and to != "errors"]
+        rows.append(f"| `{room}` | {', '.join(below) or 'nothing'} |")
+    return "\n".join([BEGIN, "", *rows, "", "Every room may import `errors`.", "", END])
 
 
 def page_with(text: str, drawing: str) -> str:

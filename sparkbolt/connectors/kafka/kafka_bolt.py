@@ -55,6 +55,7 @@ class KafkaBolt(WritesOutside, Committer):
 
     stateless = True
     ignores_ticks = True
+    awaited_in_outage = "its brokers"
     flush_anywhere = True
 
     @checked

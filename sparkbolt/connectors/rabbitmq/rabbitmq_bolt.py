@@ -44,6 +44,7 @@ class RabbitMQBolt(AsyncBolt):
 
     stateless = True
     ignores_ticks = True
+    awaited_in_outage = "its broker"
     concurrency = 1000
 
     @checked

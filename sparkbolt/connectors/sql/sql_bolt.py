@@ -74,6 +74,7 @@ class SqlBolt(WritesOutside, Committer):
     # Stateless, and yet not fused, because of ``flush``: one process gets all rows of a task in a micro-batch.
     stateless = True
     ignores_ticks = True
+    awaited_in_outage = "its database"
     _writer: SqlWriter | None
 
     @checked

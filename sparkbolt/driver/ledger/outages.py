@@ -46,6 +46,7 @@ from sparkbolt.api.causes import NOT_TRIED, RAISED, Cause
 from sparkbolt.api.metrics import span_text
 from sparkbolt.api.outage import PROBE_WAITS, Health, Outage, OutageChange, Phase
 from sparkbolt.api.reports import Fail
+from sparkbolt.api.story import since_text
 
 REASONS_MAX = 20
 """How many different reasons of an outage are counted; all further reasons are counted together."""
@@ -180,15 +181,19 @@ class Outages:
         """The bolts in an outage now."""
         return {name: known for name, known in self.known.items() if known.phase is Phase.OUT}
 
-    def sentences(self, now_ms: int) -> list[str]:
-        """Sentences for users: which bolts are out, for how long, why, and when the next probe runs.
+    def sentences(self, now_ms: int, awaited: Mapping[str, str] | None = None) -> list[str]:
+        """Sentences for users: which bolts wait, for what, since when (UTC), why, and when the next probe runs.
+
+        Args:
+            now_ms: the time, in milliseconds.
+            awaited: by component what it waits for, such as ``its database``; empty or left out: unknown.
 
         >>> out = Outage(Phase.OUT, since_ms=0, next_probe_ms=52_000)
         >>> reasons = {"db": {"": ("ConnectionError: refused", 3)}}
-        >>> Outages(known={"db": out}, reasons=reasons).sentences(40_000)
-        ['db is out for 40 s (ConnectionError: refused), next probe in 12 s']
-        >>> Outages(known={"db": out}).sentences(60_000)
-        ['db is out for 1 min, next probe now']
+        >>> Outages(known={"db": out}, reasons=reasons).sentences(40_000, {"db": "its database"})
+        ['db waits for its database since 00:00 UTC (ConnectionError: refused), next probe in 12 s']
+        >>> Outages(known={"db": out}).sentences(86_400_000)
+        ['db waits since 1970-01-01 00:00 UTC, next probe now']
         """
         found = []
         for component, known in self.out().items():
@@ -196,8 +201,8 @@ class Outages:
             why = f" ({' '.join(reason.split())})" if reason else ""
             wait_ms = known.next_probe_ms - now_ms
             when = f"in {span_text(wait_ms)}" if wait_ms > 0 else "now"
-            since = span_text(max(0, now_ms - known.since_ms))
-            found.append(f"{component} is out for {since}{why}, next probe {when}")
+            what = f" for {awaited[component]}" if awaited and awaited.get(component) else ""
+            found.append(f"{component} waits{what} since {since_text(known.since_ms, now_ms)}{why}, next probe {when}")
         return found
 
 

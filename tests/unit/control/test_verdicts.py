@@ -16,7 +16,7 @@ from sparkbolt.faces.cli.operate.overview import list_lines
 from sparkbolt.faces.cli.operate.statistics import stats_lines
 from tests.unit.control.fake import NOW_MS, document, entry, gist
 
-OUT = "store is out for 12 min (PostgreSQL refuses the connection), next probe in 3 s"
+OUT = "store waits for its database since 14:02 UTC (PostgreSQL refuses the connection), next probe in 3 s"
 FULL = "orders waits: 64 trees are open, and max_spout_pending is reached"
 
 
@@ -28,6 +28,12 @@ FULL = "orders waits: 64 trees are open, and max_spout_pending is reached"
         ("active", None, {"set_aside": 1}, "1 message given up: see `sparkbolt dlq list shop`"),
         ("active", None, {"lag_growth": 1_200}, "falls behind: its lag grew by 1,200 within a minute"),
         ("inactive", "deactivated by ann", {"lag_growth": 9}, "inactive: deactivated by ann"),
+        (
+            "inactive",
+            "deactivated by ann",
+            {"set_aside": 44},
+            "44 messages given up: see `sparkbolt dlq list shop`; inactive: deactivated by ann",
+        ),
         ("starting", "Spark has run no micro-batch", {}, "starting: Spark has run no micro-batch"),
         ("killed", "killed by ann", {"open_trees": 7}, "stopping: killed by ann; its 7 open trees finish"),
         ("draining", None, {}, "stopping"),
@@ -56,6 +62,12 @@ def test_an_outage_comes_before_what_follows_from_it() -> None:
         "falls behind: its lag grew by 10 within a minute",
         "3 messages given up: see `sparkbolt dlq list shop`",
     ]
+
+
+def test_a_state_that_somebody_requested_hides_no_outage() -> None:
+    shop = entry("shop", TopologyState.INACTIVE, why="deactivated by ann")
+    now = {**document(shop)["now"], "outages": [OUT]}
+    assert verdict_of(shop, now) == {"level": "bad", "text": f"{OUT}; inactive: deactivated by ann"}  # type: ignore[arg-type]
 
 
 def test_a_bolt_that_waits_for_its_database_within_a_micro_batch_is_not_well() -> None:

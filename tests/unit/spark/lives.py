@@ -91,7 +91,7 @@ class Lives:
         error = self.fails(number)
         if error is not None:
             raise error
-        outages = SimpleNamespace(sentences=lambda now_ms: [])
+        outages = SimpleNamespace(sentences=lambda *_: [])
         ledger = SimpleNamespace(replayed=None, staged=None, metrics=TopologyMetrics(), flows={}, outages=outages)
         coordinator = SimpleNamespace(
             observed=Observed(),

@@ -51,8 +51,11 @@ def test_a_bolt_that_is_out_is_reported_with_its_reason_and_its_next_probe(monke
     outages.known["pass"] = Outage(Phase.OUT, since_ms=1_000, next_probe_ms=53_000)
     outages.reasons["pass"] = {"": ("ConnectionError: refused", 3)}
     monkeypatch.setattr(running_module, "now_ms", lambda: 41_000)
-    out = "pass is out for 40 s (ConnectionError: refused), next probe in 12 s"
+    out = "pass waits since 00:00 UTC (ConnectionError: refused), next probe in 12 s"
     assert running.outages == [out]
+    with monkeypatch.context() as patch:
+        patch.setattr(type(running.topology.component("pass").component), "awaited_in_outage", "its database")
+        assert running.outages == [out.replace("waits", "waits for its database")]
     running._supervisor.life.commit_waits = "commit 3 of sink waits: the disk is full"
     assert running.outages == [out, "commit 3 of sink waits: the disk is full"]
 

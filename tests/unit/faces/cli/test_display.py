@@ -168,7 +168,7 @@ def test_idle_topology_is_shown_as_waiting_for_data() -> None:
 
 
 def test_a_bolt_that_is_out_has_a_line_while_it_is_out() -> None:
-    said = "db is out for 40 s (ConnectionError: refused), next probe in 12 s"
+    said = "db waits for its database since 14:02 UTC (ConnectionError: refused), next probe in 12 s"
     out, clock, console = io.StringIO(), Clock(), Console(file=io.StringIO(), width=120)
     live, plain = LiveTable(console, clock), PlainLines(out, clock)
     for display in (live, plain):
