@@ -88,7 +88,7 @@ class MessageOutcome(Word):
 
 _OUTCOMES = {
     MessageOutcome.RETRY: "its message is retried as a new tree, under another root",
-    MessageOutcome.SET_ASIDE: "its message was set aside after the last attempt",
+    MessageOutcome.SET_ASIDE: "its message was given up after the last attempt",
     MessageOutcome.DEAD_LETTER: "its message was given up after the last attempt and becomes a dead letter",
     MessageOutcome.SPOUT: "its spout was notified",
 }

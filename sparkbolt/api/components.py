@@ -200,7 +200,7 @@ class PartitionedSpout(UnreadSources, TracedSource, Component):
     first_budget: int = 100
     """How many positions the first micro-batch may cover; the engine adapts the number for later ones."""
     position_unit: str = "positions"
-    """The unit of positions, and so of ``lag``: ``"bytes"`` for files."""
+    """The unit of positions, and so of ``lag``: ``"bytes"`` for files, ``"messages"`` for Kafka."""
     dead_letters: DeadLetters | None = None
     """Where the dead letters of given-up messages go; ``dead_letters=`` of ``set_spout`` overrides it."""
 
@@ -294,7 +294,7 @@ class PartitionedSpout(UnreadSources, TracedSource, Component):
         position is used to read one record again.
 
         An exception ends the range: the last record that was yielded, and all positions after it, are retried as one
-        range. If they make no progress in as many attempts as the policy allows, they are set aside as one. Therefore,
+        range. If they make no progress in as many attempts as the policy allows, they are given up as one. Therefore,
         yield a ``BadRecord`` for a record that will never be readable, and raise ``SourceUnavailable`` if the source is
         unavailable: the rest of the range is then retried, with the policy's backoff, until the source is available,
         and no new range of that source is read before. If a range is too large to be read at once, raise

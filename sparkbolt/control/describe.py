@@ -6,7 +6,8 @@ The functions depend on their arguments alone; nothing here waits, locks or read
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparkbolt.api.groupings import FieldsGrouping, Grouping, PartialKeyGrouping
@@ -47,7 +48,7 @@ def components_of(lane: Lane) -> list[ComponentDocument]:
             type=type_of(spec),
             parallelism=spec.parallelism,
             level=lane.stage_of(spec.id),
-            position_unit=getattr(spec.component, "position_unit", "") if spec.is_spout else "",
+            position_unit=unit_of(spec),
             fused_with=lane.fused_into.get(spec.id),
             stateful=spec.keeps_state,
             streams={stream.name: list(stream.fields) for stream in spec.streams},
@@ -111,11 +112,19 @@ def settings_of(lane: Lane, intent: Intent) -> dict[str, Any]:
     return found
 
 
-def gist_of(look: TopologyView, spouts: Container[str]) -> Gist:
-    """The few numbers of a list of topologies, without a rate and a growth; ``spouts`` are the names of its spouts."""
+def unit_of(spec: ComponentSpec) -> str:
+    """The unit of a spout's positions; empty for a bolt."""
+    return getattr(spec.component, "position_unit", "positions") if spec.is_spout else ""
+
+
+def gist_of(look: TopologyView, units: Mapping[str, str]) -> Gist:
+    """The few numbers of a list of topologies, without a rate and a growth; ``units`` has the unit of each spout."""
     metrics = look.metrics
     components = metrics.components.values()
-    own = [counts for name, counts in metrics.components.items() if name in spouts]
+    own = [counts for name, counts in metrics.components.items() if name in units]
+    lags: Counter[str] = Counter()
+    for spout in metrics.lags:
+        lags[units.get(spout, "positions")] += metrics.components[spout].lag
     return Gist(
         micro_batches=metrics.micro_batches,
         emitted=sum(one.emitted for one in own),
@@ -127,6 +136,7 @@ def gist_of(look: TopologyView, spouts: Container[str]) -> Gist:
         open_trees=metrics.open_trees,
         retries=look.retries,
         lag=sum(one.lag for one in components) if metrics.lags else None,
+        lags=dict(lags),
         lag_growth=0,
         rate=0.0,
     )

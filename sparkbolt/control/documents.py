@@ -35,6 +35,8 @@ class Gist(TypedDict):
     retries: int
     lag: int | None
     """The number of unfinished positions, over all spouts that report it; None if no spout does."""
+    lags: dict[str, int]
+    """``lag`` by unit, such as ``bytes`` or ``messages``; empty if no spout reports it."""
     lag_growth: int
     """By how much the lag has risen within the last minute; 0 if it does not rise steadily."""
     rate: float
@@ -116,7 +118,8 @@ class ComponentDocument(TypedDict):
     level: int
     """The level in whose stage it runs, as ``sparkbolt check`` prints it; 0 is the source."""
     position_unit: str
-    """The unit of the lag of a spout: ``bytes`` for files, else ``positions``; empty for other components."""
+    """The unit of the lag of a spout: ``bytes`` for files, ``messages`` for Kafka, else ``positions``;
+    empty for other components."""
     fused_with: str | None
     stateful: bool
     streams: dict[str, list[str]]

@@ -190,7 +190,7 @@ class Steering:
 
     def gist(self, look: TopologyView) -> Gist:
         """The few numbers of a list of topologies."""
-        gist = describe.gist_of(look, [spec.id for spec in self.topology.spouts])
+        gist = describe.gist_of(look, {spec.id: describe.unit_of(spec) for spec in self.topology.spouts})
         gist["set_aside"] = max(0, gist["set_aside"] - self._letters_seen())
         now_s = time.monotonic()
         growth = self._growth.seen(gist["lag"], now_s)

@@ -75,7 +75,7 @@ class ErrorLog:
                 self.report(report, promotion.micro_batch_id)
         for tree in promotion.failed:
             if tree.outcome == MessageOutcome.SET_ASIDE:
-                text = f"set aside after {tree.attempt} attempt(s): {tree.story}"
+                text = f"given up after {tree.attempt} attempt(s): {tree.story}"
                 self._log_some(logging.ERROR, f"set aside of {tree.component}", text, _tree_fields(tree))
             if tree.outcome == MessageOutcome.DEAD_LETTER:
                 text = f"given up after {tree.attempt} attempt(s), a dead letter is written: {tree.story}"

@@ -109,6 +109,7 @@ class KafkaSpout(PicklesArguments, ColumnSource):
     ['customer']
     """
 
+    position_unit = "messages"
     _opened = ("_watcher", "_readers", "_shaper", "_reserved", "_single", "_chunk", "_planner", "_sizes")
 
     first_budget = 100

@@ -3,7 +3,7 @@
 A user's mistake is reported as one sentence on standard error, without a traceback; ``--debug`` or
 ``SPARKBOLT_DEBUG=1`` shows the traceback.
 
-Exit codes: 0 finished, or stopped with nothing left; 3 the same, but messages were set aside; 1 failed, or refused; 2
+Exit codes: 0 finished, or stopped with nothing left; 3 the same, but messages were given up; 1 failed, or refused; 2
 wrong use, such as an unknown name; 4 the time of ``--for`` expired or it was killed, and 130 stopped by Ctrl-C. With 4
 and 130 open trees, or records that failed, are left for replay. A run also fails if the reader of its output has closed
 it. ``kill --wait`` ends with 0 if the topology has ended with nothing left, otherwise with 4.

@@ -14,12 +14,13 @@ from sparkbolt.base.source_names import short_sources
 from sparkbolt.connectors.kafka.kafka_spout import KafkaSpout
 from sparkbolt.connectors.kafka.offset_lag import Lag, lags_of, missing_topics
 from sparkbolt.control.documents import TopologyDocument
+from sparkbolt.control.lags import lag_text
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.operate.operator_access import operator_of
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.resolver import entry_of, is_code, topology_of
 from sparkbolt.faces.cli.tables import Sheet
-from sparkbolt.faces.cli.texts import lag_text, show
+from sparkbolt.faces.cli.texts import show
 
 _TITLES = ("source", "stored", "end", "ahead", "lag", "stored by")
 

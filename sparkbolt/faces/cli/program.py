@@ -75,7 +75,7 @@ class RunOutcome:
     checkpointed: bool = True
     """Whether there is a checkpoint from which the next run can go on."""
     set_aside: Mapping[str, int] = field(default_factory=dict)
-    """How many messages of each spout this run has set aside; only spouts with at least one."""
+    """How many messages of each spout this run has given up; only spouts with at least one."""
     committed: int | None = None
     """How many micro-batches this run has committed; None if they were not counted."""
     letters_directory: str = ""
@@ -87,7 +87,7 @@ class RunOutcome:
     def exit_code(self) -> int:
         """The exit code of the process.
 
-        0: finished, or stopped with nothing left; 3: the same, but messages were set aside; 1: failed. If anything is
+        0: finished, or stopped with nothing left; 3: the same, but messages were given up; 1: failed. If anything is
         left for replay: 4 if the time of ``--for`` has expired, or if it was killed from outside, otherwise 130. Open
         trees are left for replay, and records that failed and wait for a retry.
         """

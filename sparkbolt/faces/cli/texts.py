@@ -103,29 +103,6 @@ def ago_text(time_ms: int, now_ms: int) -> str:
     return duration(secs)
 
 
-def bytes_text(count: float) -> str:
-    """A size in bytes.
-
-    >>> [bytes_text(count) for count in (0, 999, 20_480, 31 << 20, 1_400 << 20)]
-    ['0 B', '999 B', '20 KB', '31 MB', '1.4 GB']
-    """
-    for unit, power in (("GB", 30), ("MB", 20), ("KB", 10)):
-        scaled = count / (1 << power)
-        if scaled >= 1000 / 1024:
-            return f"{scaled:.1f} {unit}" if scaled < 10 else f"{scaled:,.0f} {unit}"
-    return f"{count:.0f} B"
-
-
-def lag_text(lag: int, unit: str, secs: float | None = None) -> str:
-    """A lag with its unit, if that is bytes, and the age of its oldest record, if that is known.
-
-    >>> lag_text(1_204, "positions"), lag_text(5_400_000, "bytes", 95.2), lag_text(0, "bytes", None)
-    ('1,204', '5.1 MB, 1 min 35 s', '0 B')
-    """
-    size = bytes_text(lag) if unit == "bytes" else exact(lag)
-    return size if secs is None or not lag else f"{size}, {duration(secs)}"
-
-
 def micro_batches(count: int) -> str:
     """A number of micro-batches.
 

@@ -6,6 +6,7 @@ show its own time too. ``Markup`` from this module contains no value from outsid
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -95,12 +96,22 @@ def size(value: float | None) -> str:
 
 
 def lag(value: float | None, unit: str) -> str:
-    """A lag in the unit of its spout's positions.
+    """A lag with its unit, that of its spout's positions.
 
-    >>> lag(20_480, "bytes").replace(SPACE, " "), lag(20_480, "positions")
-    ('20 KiB', '20,480')
+    >>> lag(20_480, "bytes").replace(SPACE, " "), lag(20_480, "messages").replace(SPACE, " ")
+    ('20 KiB', '20,480 messages')
     """
-    return size(value) if unit == "bytes" else count(value)
+    return size(value) if unit == "bytes" or value is None else f"{count(value)}{SPACE}{unit}".rstrip()
+
+
+def lags(values: Mapping[str, float]) -> str:
+    """The lags of a topology by unit, as one text; those that are 0 are left out beside others.
+
+    >>> lags({"bytes": 20_480, "messages": 3}).replace(SPACE, " "), lags({}) == UNKNOWN
+    ('20 KiB + 3 messages', True)
+    """
+    behind = {unit: value for unit, value in values.items() if value} or dict(list(values.items())[:1])
+    return " + ".join(lag(value, unit) for unit, value in sorted(behind.items())) or UNKNOWN
 
 
 def span(value: float | None) -> str:
@@ -167,6 +178,7 @@ FILTERS: dict[str, Any] = {
     "share": share,
     "size": size,
     "lag": lag,
+    "lags": lags,
     "span": span,
     "moment": moment,
     "busy": busy,

@@ -27,6 +27,12 @@ FULL = "orders waits: 64 trees are open, and max_spout_pending is reached"
         ("active", None, {"set_aside": 44}, "44 messages given up: see `sparkbolt dlq list shop`"),
         ("active", None, {"set_aside": 1}, "1 message given up: see `sparkbolt dlq list shop`"),
         ("active", None, {"lag_growth": 1_200}, "falls behind: its lag grew by 1,200 within a minute"),
+        (
+            "active",
+            None,
+            {"lag_growth": 5_400_000, "lag": 9, "lags": {"bytes": 9}},
+            "falls behind: its lag grew by 5.1 MB within a minute",
+        ),
         ("inactive", "deactivated by ann", {"lag_growth": 9}, "inactive: deactivated by ann"),
         (
             "inactive",

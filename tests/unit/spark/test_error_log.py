@@ -42,7 +42,7 @@ def test_next_driver_reports_messages_given_up_in_the_last_commit(
     running._supervisor.end()
     running._recording.close()  # a thread that would warn in the tests behind this one
     [line] = [record.getMessage() for record in caplog.records]
-    assert line.startswith("set aside after 1 attempt(s): ")
+    assert line.startswith("given up after 1 attempt(s): ")
     assert "ValueError: never" in line
 
 

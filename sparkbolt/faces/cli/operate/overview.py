@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from sparkbolt.api.story import time_text
 from sparkbolt.control.documents import TopologyEntry, TopologyState
 from sparkbolt.control.home import standing
+from sparkbolt.control.lags import lags_text
 from sparkbolt.faces.cli.tables import Cell, Sheet
 from sparkbolt.faces.cli.texts import ago_text, plain, sentence, wrapped
 
@@ -46,9 +47,10 @@ def list_lines(entries: Sequence[TopologyEntry], now_ms: int, width: int) -> lis
     rows: list[tuple[Cell, ...]] = []
     for entry in entries:
         gist = entry["gist"]
-        numbers = (gist["micro_batches"], round(gist["rate"]), gist["lag"], gist["open_trees"], gist["errors"])
-        rows.append((plain(entry["name"]), entry["state"], _since(entry, now_ms), *map(_cell, numbers)))
-    header, *lines = Sheet(_TITLES, tuple(rows), _DROPPABLE).lines(width)
+        counts = (gist["micro_batches"], round(gist["rate"])), (gist["open_trees"], gist["errors"])
+        numbers = (*map(_cell, counts[0]), lags_text(gist["lags"]), *map(_cell, counts[1]))
+        rows.append((plain(entry["name"]), entry["state"], _since(entry, now_ms), *numbers))
+    header, *lines = Sheet(_TITLES, tuple(rows), _DROPPABLE, right=("lag",)).lines(width)
     found = [header]
     for entry, line in zip(entries, lines, strict=True):
         found.append(line)
@@ -94,17 +96,17 @@ def top_sheet(entries: Sequence[TopologyEntry], now_ms: int) -> Sheet:
     rows: list[tuple[Cell, ...]] = []
     for entry in entries:
         gist = entry["gist"]
-        counts = (gist["rate"], gist["lag"], gist["open_trees"], gist["acked"], gist["failed"], gist["errors"])
+        counts = (gist["open_trees"], gist["acked"], gist["failed"], gist["errors"], gist["retries"])
         name = entry["id"] if entry["name"] in doubled else entry["name"]
-        numbers = map(_cell, (*counts, gist["retries"]))
+        numbers = (_cell(gist["rate"]), lags_text(gist["lags"]), *map(_cell, counts))
         rows.append((plain(name), entry["state"], _since(entry, now_ms), *numbers))
-    return Sheet(_TOP_TITLES, tuple(rows), _TOP_DROPPABLE)
+    return Sheet(_TOP_TITLES, tuple(rows), _TOP_DROPPABLE, right=("lag",))
 
 
 def top_line(entry: TopologyEntry, now_ms: int) -> str:
     """One topology as a plain line, for output that is not a terminal."""
     gist = entry["gist"]
-    lag = "unknown" if gist["lag"] is None else f"{gist['lag']:,}"
+    lag = lags_text(gist["lags"]) or "unknown"
     return (
         f"{time_text(now_ms)}  {plain(entry['id'])}  {entry['state']}  {gist['rate']:,.0f} trees/s  "
         f"lag {lag}  open {gist['open_trees']:,}  acked {gist['acked']:,}  failed attempts {gist['failed']:,}  "

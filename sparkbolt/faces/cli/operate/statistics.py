@@ -20,13 +20,12 @@ from sparkbolt.control.documents import (
     TopologyDocument,
     WindowDocument,
 )
+from sparkbolt.control.lags import BYTES, bytes_text, lag_text
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.operate.overview import runs
 from sparkbolt.faces.cli.tables import Cell, Sheet
 from sparkbolt.faces.cli.texts import (
     ago_text,
-    bytes_text,
-    lag_text,
     late_text,
     micro_batches,
     ms_text,
@@ -193,14 +192,17 @@ def _sheet(document: TopologyDocument, over: WindowDocument, kind: str, only: st
 
 
 def _lag(document: TopologyDocument, spout: ComponentDocument) -> Cell:
-    """The lag over all sources: a count of positions, or a size with the age of the oldest record."""
+    """The lag over all sources: a count, or a size with the age of the oldest record.
+
+    The table has no room for the names of other units; ``stats NAME SPOUT`` and ``lag`` show them.
+    """
     lags = document["now"]["lag"].get(spout["id"])
     if lags is None:
         return None
     total, secs = sum(lags.values()), document["now"]["lag_secs"].get(spout["id"], {})
-    if spout["position_unit"] != "bytes":
+    if spout["position_unit"] != BYTES:
         return float(total)
-    return lag_text(total, "bytes", max(secs.values(), default=None))
+    return lag_text(total, BYTES, max(secs.values(), default=None))
 
 
 def _cells(kind: str, of: Numbers, lag: Cell) -> tuple[Cell, ...]:

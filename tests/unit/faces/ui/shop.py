@@ -53,6 +53,7 @@ KeyError: 'sku'
 
 
 def gist(**given: Any) -> Gist:
+    given.setdefault("lags", {"messages": given.get("lag", 0)})
     return Gist(**{**dict.fromkeys(Gist.__annotations__, 0), **given})  # type: ignore[typeddict-item]
 
 

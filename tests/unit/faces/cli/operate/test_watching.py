@@ -44,12 +44,12 @@ def printed(fake: FakeOperator, capsys: pytest.CaptureFixture[str]) -> Printed:
 
 def test_list_shows_running_and_dead_topologies_with_their_locations(printed: Printed) -> None:
     assert printed("list") == (
-        "name    state   since          batches  trees/s        lag   open   errors\n"
-        "words   active  2 h 0 min        1,412    1,204  1,234,567  7,666  118,021\n"
+        "name    state   since          batches  trees/s                 lag   open   errors\n"
+        "words   active  2 h 0 min        1,412    1,204  1,234,567 messages  7,666  118,021\n"
         "    pid 4711 on bolt-1, Spark http://bolt-1:4040\n"
         "    checkpoint /data/words\n"
         "    12 messages given up: see `sparkbolt dlq list words`\n"
-        "orders  dead    2 h 0 min ago       96        0                 6        0\n"
+        "orders  dead    2 h 0 min ago       96        0                          6        0\n"
         "    bolt-1, 2025-12-31 10:20Z\n"
         "    checkpoint /data/orders\n"
         "    dead: its process (815) is gone and has not reported how it ended. "
@@ -147,7 +147,7 @@ def test_stats_of_a_component_shows_its_tasks_and_streams(printed: Printed) -> N
     assert "\nenrich[1] " in out
     assert "since its first start" in out
     assert "lines[0]: offsets" not in out
-    assert "lines-1    234,567\n" in printed("stats", "words", "lines")
+    assert "lines-1    234,567 positions\n" in printed("stats", "words", "lines")
 
 
 def test_stats_show_the_lag_of_files_in_bytes_and_seconds(printed: Printed, fake: FakeOperator) -> None:
@@ -273,7 +273,7 @@ def test_top_writes_a_line_for_each_topology_without_a_terminal(
     monkeypatch.setattr("time.sleep", until(1))
     monkeypatch.setattr(watching.again_and_again, "__kwdefaults__", {"headed": False, "sleep": until(2)})
     assert printed("top").splitlines()[:2] == [
-        "2026-01-01 12:20:00.000Z  words-1-1767262800  active  1,204 trees/s  lag 1,234,567  open 7,666  "
+        "2026-01-01 12:20:00.000Z  words-1-1767262800  active  1,204 trees/s  lag 1,234,567 messages  open 7,666  "
         "acked 12,220,003  failed attempts 118,009  errors 118,021  retries 420",
         "2026-01-01 12:20:00.000Z  orders-1-1767176400  dead  0 trees/s  lag unknown  open 6  acked 4,090  "
         "failed attempts 0  errors 0  retries 0",
