@@ -268,8 +268,10 @@ def component_charts(series: SeriesDocument, component: ComponentDocument) -> li
         busiest = Line("busiest task", "b", _values(points, lambda point: point["capacity"].get(id_)), True)
         load = Chart("Capacity", "share", times, [busiest])
     failed = [Line("failed", "bad", _values(points, of("failed", 0)))]
-    none = "No tree of this spout failed." if component["kind"] == "spout" else "No tuple failed in this bolt."
-    return _of_series(series, throughput, load, Chart("Failed", "count", times, failed, bars=True, all_zero=none))
+    is_spout = component["kind"] == "spout"
+    none = "No tree of this spout failed." if is_spout else "No tuple failed in this bolt."
+    title = "Failed attempts" if is_spout else "Failed tuples"
+    return _of_series(series, throughput, load, Chart(title, "count", times, failed, bars=True, all_zero=none))
 
 
 async def micro_batches_page(request: Request) -> Response:

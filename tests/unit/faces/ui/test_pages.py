@@ -180,6 +180,21 @@ def test_pages_of_inactive_dead_or_ended_topologies_say_what_to_do(topology: str
         assert any("empty" in (attributes.get("class") or "") for attributes in page.all("p"))
 
 
+@pytest.mark.parametrize(
+    ("component", "many", "other"), [("orders", "attempts", "tuples"), ("enrich", "tuples", "attempts")]
+)
+def test_a_component_page_says_whether_attempts_or_tuples_failed(component: str, many: str, other: str) -> None:
+    words = seen(Shop(), path_of(ORDERS, "components", component)).words
+    assert f"Failed {many}" in words
+    assert f"Failed {other}" not in words
+
+
+def test_a_page_shows_the_lag_of_a_topology_with_its_units() -> None:
+    operator = Shop()
+    operator.documents[ORDERS]["entry"]["gist"]["lags"] = {"bytes": 5_400_000, "messages": 3}
+    assert "5.1\xa0MiB + 3\xa0messages" in seen(operator, BASE).words
+
+
 def test_lag_of_files_is_shown_in_bytes_and_seconds_by_short_names() -> None:
     operator = Shop()
     document = operator.documents[ORDERS]
