@@ -8,13 +8,15 @@ Rule 3: no code of the topology is loaded, and none that the checkpoint names ru
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sparkbolt.api.component_state import ComponentState
 from sparkbolt.api.config import did_you_mean
 from sparkbolt.api.pickling import Pickling
 from sparkbolt.base.locations import local_directory
@@ -25,6 +27,33 @@ from sparkbolt.spark.session import for_lane, make_session
 from sparkbolt.spark.state_moves import read_segments
 from sparkbolt.worker.state.task_view import TaskView
 
+_MISSING: Any = object()
+
+
+class StateOfTasks(ComponentState):
+    """The state of a bolt, task by task."""
+
+    def __init__(self, micro_batch: int, tasks: Sequence[TaskView]) -> None:
+        """Look into the ``tasks`` of the bolt, by index."""
+        self.micro_batch = micro_batch
+        self._tasks = tasks
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key in the task that has it, or ``default``."""
+        values = (view.get(key, _MISSING) for view in self._tasks)
+        return next((value for value in values if value is not _MISSING), default)
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """The keys and values of all tasks."""
+        return (pair for view in self._tasks for pair in view.items())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._tasks))
+
+    def attributes(self) -> list[dict[str, Any]]:
+        """By index of the task."""
+        return [view.attributes() for view in self._tasks]
+
 
 @dataclass(frozen=True)
 class StoredState:
@@ -34,14 +63,17 @@ class StoredState:
     """The directory or URL of the checkpoint."""
     micro_batch: int
     generation: Generation
+    spark: SparkSession | None = None
+    """Reads it; None: the active session, or a new one."""
 
     @classmethod
-    def of(cls, directory: str, as_of: int | None = None) -> StoredState:
+    def of(cls, directory: str, as_of: int | None = None, spark: SparkSession | None = None) -> StoredState:
         """That of a checkpoint.
 
         Args:
             directory: the directory or URL of the checkpoint.
             as_of: a committed micro-batch; None: the last one.
+            spark: the session that reads it; None: the active one, or a new one.
 
         Raises:
             WrongUseError: there is no such directory, or no such micro-batch.
@@ -58,7 +90,7 @@ class StoredState:
                 f"micro-batch {as_of} is not there: checkpoint {directory} has {commits[0]} to {commits[-1]}"
             )
         micro_batch = commits[-1] if as_of is None else as_of
-        return cls(directory, micro_batch, generations.of(micro_batch))
+        return cls(directory, micro_batch, generations.of(micro_batch), spark)
 
     @property
     def components(self) -> list[str]:
@@ -91,8 +123,8 @@ class StoredState:
         return [TaskView(found[dest], pickling) for dest in dests]
 
     def _rows(self, operator: int, dests: list[int]) -> Iterator[tuple[int, str, bytes]]:
-        master = None if SparkSession.getActiveSession() is not None else "local[1]"
-        session, path = for_lane(make_session("sparkbolt-state", master), 1), local_directory(self.directory)
+        spark = self.spark or SparkSession.getActiveSession() or make_session("sparkbolt-state", "local[1]")
+        session, path = for_lane(spark, 1), local_directory(self.directory)
         place = self.directory if path is None else Path(path).absolute().as_uri()
         folder, batch_id = f"{place}/{self.generation.folder}", self.micro_batch - self.generation.first
         try:

@@ -123,6 +123,9 @@ def test_a_running_topology_is_rebalanced_and_each_count_is_exact(
         rebalanced({"executors": {"count": 3}, "spark_partitions": 4})
         grows_to(180)
         assert running.lane.spark_partitions == 4
+        now = running.state("count")
+        assert (now.get(7), len(now), dict(now.items())[7]) == (17, KEYS, 17)
+        assert sum(one["counts"]["all"] for one in running.state("all", now.micro_batch).attributes()) == 180
         assert read_counts(state, "count", 3) == {key: len(range(key, 180, KEYS)) for key in range(KEYS)}
         before = StoredState.of(state).micro_batch
         totals = [view.attributes()["counts"]["all"] for view in StoredState.of(state).tasks("all")]
@@ -147,7 +150,7 @@ def test_a_running_topology_is_rebalanced_and_each_count_is_exact(
     counted(tmp_path, 260)
     assert sum(read_counts(state, "totals", 3).values()) == 260
     assert sum(read_counts(state, "count", 3, before).values()) == 180, "as of a micro-batch of an earlier generation"
-    with pytest.raises(WrongUseError, match="there is no component 'total': did you mean 'totals'?"):
+    with pytest.raises(WrongUseError, match=r"there is no component 'total': did you mean 'totals'\?"):
         StoredState.of(state).tasks("total")
     with pytest.raises(WrongUseError, match="micro-batch 9999 is not there"):
         StoredState.of(state, 9999)

@@ -32,7 +32,7 @@ _MISSING: Any = object()
 
 
 @dataclass(frozen=True)
-class Item:
+class StoredItem:
     """A key with its value, or an attribute."""
 
     component: str
@@ -101,15 +101,15 @@ def state(
     return EXIT_FINISHED
 
 
-def _items(component: str, tasks: Sequence[TaskView]) -> Iterator[Item]:
+def _items(component: str, tasks: Sequence[TaskView]) -> Iterator[StoredItem]:
     for index, view in enumerate(tasks):
         for name, value in sorted(view.attributes().items()):
-            yield Item(component, index, name, None, value)
+            yield StoredItem(component, index, name, None, value)
         for key, value in sorted(view.items(), key=lambda item: repr(item[0])):
-            yield Item(component, index, None, key, value)
+            yield StoredItem(component, index, None, key, value)
 
 
-def _found(component: str, tasks: Sequence[TaskView], text: str) -> Item:
+def _found(component: str, tasks: Sequence[TaskView], text: str) -> StoredItem:
     """The value of the key that a text names.
 
     Raises:
@@ -119,7 +119,7 @@ def _found(component: str, tasks: Sequence[TaskView], text: str) -> Item:
         for index, view in enumerate(tasks):
             value = view.get(key, _MISSING)
             if value is not _MISSING:
-                return Item(component, index, None, key, value)
+                return StoredItem(component, index, None, key, value)
     known = (str(key) for view in tasks for key, _ in view.items())
     raise WrongUseError(f"{component!r} has no key {text!r}{did_you_mean(text, list(known))}")
 
@@ -138,7 +138,7 @@ def _keys_named(text: str) -> list[Any]:
 
 
 def _overview(views: dict[str, list[TaskView]], micro_batch: int, *, as_json: bool) -> list[str]:
-    facts = [
+    facts: list[dict[str, Any]] = [
         {
             "micro_batch": micro_batch,
             "component": name,
@@ -163,7 +163,7 @@ def _overview(views: dict[str, list[TaskView]], micro_batch: int, *, as_json: bo
     return [*aligned(rows), f"micro-batch {micro_batch}"]
 
 
-def _export(items: Sequence[Item], path: Path) -> None:
+def _export(items: Sequence[StoredItem], path: Path) -> None:
     if path.suffix == ".parquet":
         columns = {
             "component": pa.array([item.component for item in items], pa.string()),

@@ -92,6 +92,11 @@ class UnknownObject:
         return hash(repr(self))
 
 
+def kind_of(name: str) -> type[UnknownObject]:
+    """Make the type that stands for a class or function."""
+    return type("UnknownObject", (UnknownObject,), {"name": name})
+
+
 def _counter(*arguments: Any) -> Counter[Any]:
     return Counter(*arguments)
 
@@ -114,7 +119,7 @@ class PlainUnpickler(pickle.Unpickler):
             return lambda *arguments: _fraction(*arguments)
         if name == "uuid.UUID":
             return type("UUID", (UUID,), {"__slots__": ()})
-        return type("UnknownObject", (UnknownObject,), {"name": name})
+        return kind_of(name)
 
 
 def loads(data: bytes) -> Any:

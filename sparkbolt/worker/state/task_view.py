@@ -16,7 +16,7 @@ from sparkbolt.errors import StateError
 from sparkbolt.worker.state.keyvalue import KeyValueTable
 from sparkbolt.worker.state.large_dicts import PREFIX as LARGE_DICTS
 from sparkbolt.worker.state.large_dicts import DictReference, LargeDicts
-from sparkbolt.worker.state.plain_reading import PlainPickling, UnknownObject
+from sparkbolt.worker.state.plain_reading import PlainPickling, UnknownObject, kind_of
 from sparkbolt.worker.state.snapshots import DELETED, UNCHANGED, VERSION
 from sparkbolt.worker.state.task_state import DictStore, TaskState
 
@@ -85,9 +85,19 @@ class TaskView:
         return sizes
 
 
+def with_classes(namespace: Mapping[str, Any]) -> Pickling:
+    """Reads values with the classes of the user, which may run code.
+
+    Args:
+        namespace: as in ``Pickling``.
+    """
+    tokens = ("context", "collector", "key_value_state", "self")
+    return Pickling(namespace, {token: kind_of(token)() for token in tokens})
+
+
 def _reference(value: Any) -> Any:
     """The reference to a large dict in the place of the object that stands for one."""
-    if isinstance(value, UnknownObject) and value.name == _REFERENCE and isinstance(value.state, dict):
+    if isinstance(value, UnknownObject) and value.name == _REFERENCE:
         return DictReference(dict)
     return value
 

@@ -15,14 +15,13 @@ from uuid import UUID
 import pytest
 
 from sparkbolt import BasicBolt, KeyValueState
-from sparkbolt.api.pickling import Pickling
 from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.errors import StateError
 from sparkbolt.worker.state.large_dicts import ENTRIES_MIN
 from sparkbolt.worker.state.plain_reading import _UNCHANGING, loads
 from sparkbolt.worker.state.snapshots import DurableAttributes
 from sparkbolt.worker.state.task_state import DIRECTORY_KEY, DictStore, TaskState
-from sparkbolt.worker.state.task_view import TaskView
+from sparkbolt.worker.state.task_view import TaskView, with_classes
 
 STAMPS = itertools.count(1).__next__
 
@@ -116,7 +115,14 @@ def test_objects_of_other_classes_are_shown_and_the_users_classes_are_loaded_if_
     assert [tuple(map(repr, pair)) for pair in view.items()] == [
         (f"{Price.__module__}.Price(cents=1)", f"{Price.__module__}.Price(cents=2)")
     ]
-    assert dict(TaskView(store, Pickling({})).items()) == {Price(1): Price(2)}
+    own = TaskView(store, with_classes({}))
+    assert dict(own.items()) == {Price(1): Price(2)}
+    attributes = own.attributes()
+    assert (attributes["price"], repr(attributes["table"]), attributes["held"][0]["word"]) == (
+        Price(5),
+        "key_value_state()",
+        "be",
+    )
 
 
 def test_no_code_runs_that_segments_name(tmp_path: Path) -> None:
