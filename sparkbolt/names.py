@@ -5,6 +5,7 @@ Users import them from ``sparkbolt``, which loads this module when one of them i
 
 from sparkbolt.api.causes import Cause, MessageOutcome
 from sparkbolt.api.committers import Committer
+from sparkbolt.api.component_state import ComponentState
 from sparkbolt.api.components import (
     AsyncBolt,
     BasicBolt,
@@ -73,6 +74,7 @@ __all__: list[str] = [
     "Committer",
     "Component",
     "ComponentMetrics",
+    "ComponentState",
     "Config",
     "ConfigError",
     "Count",

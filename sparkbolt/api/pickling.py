@@ -248,7 +248,7 @@ class Pickling:
     def load_attributes(self, data: bytes) -> dict[Any, Any]:
         """The inverse of ``dump_attributes``; if it raises, ``unreadable`` is the name of the value at fault."""
 
-        def load(unpickler: _Unpickler) -> dict[Any, Any]:
+        def load(unpickler: pickle.Unpickler) -> dict[Any, Any]:
             self.unreadable = None
             names = unpickler.load()
             if isinstance(names, dict):  # so they were stored at first
@@ -261,7 +261,7 @@ class Pickling:
 
         return self._loaded(data, load)
 
-    def _loaded(self, data: bytes, load: Callable[[_Unpickler], T]) -> T:
+    def _loaded(self, data: bytes, load: Callable[[pickle.Unpickler], T]) -> T:
         unpickler = _Unpickler(io.BytesIO(data))
         unpickler.pickling, unpickler.namespace = self, self.namespace
         self.restored = []

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from sparkbolt.api.component_state import ComponentState
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.reports import FailedTree, MicroBatchReport
 from sparkbolt.api.story import Story
@@ -82,6 +83,21 @@ class RunningTopology(ABC):
         """Return a copy of the counts: totals since the topology's first start with its checkpoint.
 
         ``components`` has an entry for each component from the start on.
+        """
+
+    @abstractmethod
+    def state(self, component: str, as_of: int | None = None) -> ComponentState:
+        """Return what the tasks of a bolt keep, after a committed micro-batch.
+
+        Spark reads all of it from the checkpoint; that takes about a second, and the topology does not wait.
+
+        Args:
+            component: The id of the bolt.
+            as_of: A committed micro-batch; None: the last one.
+
+        Raises:
+            WrongUseError: There is no such bolt, it keeps no state, or there is no such micro-batch.
+            StateError: Nothing is committed yet, or Spark does not keep the state of that micro-batch any more.
         """
 
     @abstractmethod

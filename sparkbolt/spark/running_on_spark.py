@@ -9,6 +9,7 @@ the topology see that it does not run any more.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sparkbolt.api.component_state import ComponentState
 from sparkbolt.api.components import BoltBase, Spout
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.progress import Progress
@@ -43,8 +45,10 @@ from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.recording import Recording, now_ms
 from sparkbolt.spark.reporter import Reporter
 from sparkbolt.spark.spout_threads import threads_of
+from sparkbolt.spark.state_reading import StateOfTasks, StoredState
 from sparkbolt.spark.supervisor import Supervisor
 from sparkbolt.spark.user_calls import Calls
+from sparkbolt.worker.state.task_view import with_classes
 
 POLL_SECS = 0.2
 log = logging.getLogger("sparkbolt")
@@ -200,6 +204,11 @@ class RunningOnSpark(RunningTopology):
             self._supervisor.life.see_lag()
             coordinator = self._coordinator
             return coordinator.ledger.metrics.copy_for(self.topology.components)
+
+    def state(self, component: str, as_of: int | None = None) -> ComponentState:
+        stored = StoredState.of(self._checkpoint.directory, as_of, self._spark)
+        pickling = with_classes(vars(sys.modules["__main__"]))
+        return StateOfTasks(stored.micro_batch, stored.tasks(component, pickling))
 
     @property
     def failed(self) -> list[FailedTree]:

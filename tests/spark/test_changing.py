@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from sparkbolt import BasicBolt, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.steering import Steering
 from sparkbolt.driver.ledger.generations import SparkLog
-from sparkbolt.errors import CheckpointError
+from sparkbolt.errors import CheckpointError, WrongUseError
+from sparkbolt.faces.cli import stored_state
 from sparkbolt.files.local import LocalFiles
+from sparkbolt.spark.state_reading import StoredState
 from tests.patience import PATIENCE_SECS
 from tests.unit.control.test_home import wait_for
 
@@ -91,7 +95,7 @@ def counted(directory: Path, limit: int) -> None:
 
 
 def test_a_running_topology_is_rebalanced_and_each_count_is_exact(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SPARKBOLT_HOME", str(tmp_path / "home"))
     state = str(tmp_path / "state")
@@ -119,6 +123,13 @@ def test_a_running_topology_is_rebalanced_and_each_count_is_exact(
         rebalanced({"executors": {"count": 3}, "spark_partitions": 4})
         grows_to(180)
         assert running.lane.spark_partitions == 4
+        now = running.state("count")
+        assert (now.get(7), len(now), dict(now.items())[7]) == (16, KEYS, 16)
+        assert sum(one["counts"]["all"] for one in running.state("all", now.micro_batch).attributes()) == 180
+        assert read_counts(state, "count", 3) == {key: len(range(key, 180, KEYS)) for key in range(KEYS)}
+        before = StoredState.of(state).micro_batch
+        totals = [view.attributes()["counts"]["all"] for view in StoredState.of(state).tasks("all")]
+        assert sum(totals) == 180
 
         rebalanced({"executors": {"all": 4}})  # whose key says nothing about its task
         assert wait_for(lambda: any(e["kind"] == "rebalance failed" for e in events(running)), PATIENCE_SECS)
@@ -137,8 +148,29 @@ def test_a_running_topology_is_rebalanced_and_each_count_is_exact(
     finally:
         running.stop()
     counted(tmp_path, 260)
+    assert sum(read_counts(state, "totals", 3).values()) == 260
+    assert sum(read_counts(state, "count", 3, before).values()) == 180, "as of a micro-batch of an earlier generation"
+    with pytest.raises(WrongUseError, match=r"there is no component 'total': did you mean 'totals'\?"):
+        StoredState.of(state).tasks("total")
+    with pytest.raises(WrongUseError, match="micro-batch 9999 is not there"):
+        StoredState.of(state, 9999)
+    capsys.readouterr()
+    assert stored_state.state(state, "totals", "7") == 0
+    assert re.search(r"totals\[\d\] +7 +23\n", capsys.readouterr().out)
+    assert stored_state.state(state, "totals", export=f"{tmp_path}/totals.parquet") == 0
+    exported = pq.read_table(tmp_path / "totals.parquet").to_pylist()
+    assert {row["key"]: row["value"] for row in exported if row["key"] == "7"} == {"7": "23"}
     log = SparkLog(LocalFiles(state))
     assert log.numbers("commits")[-1] == log.last_commit > 0
+
+
+def read_counts(checkpoint: str, component: str, tasks: int, as_of: int | None = None) -> dict[int, int]:
+    """The counts that a checkpoint holds, each key in one task."""
+    views = StoredState.of(checkpoint, as_of).tasks(component)
+    assert len(views) == tasks
+    pairs = [pair for view in views for pair in view.items()]
+    assert len(dict(pairs)) == len(pairs)
+    return dict(pairs)
 
 
 def events(running: Any) -> list[Any]:

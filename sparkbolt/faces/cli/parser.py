@@ -70,6 +70,7 @@ GROUPS = (
             "stats": "operate.watching:stats",
             "tail": "operate.tailing:tail",
             "lag": "lag:lag",
+            "state": "stored_state:state",
             "ui": "operate.serving:ui",
         },
     ),

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.worker.state.plain_reading import loads
+
 
 @dataclass(frozen=True)
 class BucketTable:
@@ -39,7 +41,7 @@ class BucketTable:
     @classmethod
     def decode(cls, data: bytes) -> BucketTable:
         """The inverse of ``encode``."""
-        bits, stamps, included, counts, last, delta_stamps, fresh = pickle.loads(data)
+        bits, stamps, included, counts, last, delta_stamps, fresh = loads(data)
         return cls(
             bits,
             np.frombuffer(stamps, np.uint64),

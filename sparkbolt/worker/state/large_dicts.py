@@ -21,6 +21,7 @@ from urllib.parse import quote
 import numpy as np
 
 from sparkbolt.errors import check
+from sparkbolt.worker.state.plain_reading import loads
 
 ENTRIES_MIN = 10_000
 """A dict with fewer entries is pickled with the other attributes."""
@@ -203,7 +204,7 @@ def _read(name: str, segments: Segments) -> _Line:
     for number in numbers:
         data = segments.read(_name(name, number))
         assert data is not None
-        _apply(line, _Changes(*pickle.loads(data)))
+        _apply(line, _Changes(*loads(data)))
         line.sizes.append(len(data))
     return line
 

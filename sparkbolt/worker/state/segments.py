@@ -30,6 +30,7 @@ from sparkbolt.base.exceptions import printed
 from sparkbolt.base.hashing import hash_value
 from sparkbolt.base.text_arrays import crc32s, has_nul, joined, order_of, separated, text_of
 from sparkbolt.errors import StateError
+from sparkbolt.worker.state.plain_reading import loads
 
 U32: TypeAlias = npt.NDArray[np.uint32]
 Arrays: TypeAlias = tuple[pa.StringArray, npt.NDArray[np.int64]]
@@ -277,7 +278,7 @@ class Entries:
     @classmethod
     def decode(cls, data: bytes, pickling: Pickling) -> Entries:
         """The inverse of ``encode``."""
-        hashes, deleted_rows, packed_keys, packed_values = pickle.loads(data)
+        hashes, deleted_rows, packed_keys, packed_values = loads(data)
         keys, values = _unpack(packed_keys, pickling), _unpack(packed_values, pickling)
         if deleted_rows:
             live = iter(_unpacked(values))
@@ -417,7 +418,7 @@ def _unpack(packed: _Packed, pickling: Pickling) -> _Column:
         values: list[Any] = pickling.loads(data)
         return values
     if how == "frozen":
-        return [PickledValue(one) for one in pickle.loads(data)]
+        return [PickledValue(one) for one in loads(data)]
     return packed
 
 

@@ -23,6 +23,7 @@ from sparkbolt.base.exceptions import printed
 from sparkbolt.errors import StateError, check
 from sparkbolt.worker.state.keyvalue import KeyValueTable
 from sparkbolt.worker.state.large_dicts import PREFIX as LARGE_DICTS
+from sparkbolt.worker.state.plain_reading import loads
 from sparkbolt.worker.state.segments import Entries, SegmentStore, physical_key, read_segment
 from sparkbolt.worker.state.snapshots import DurableAttributes
 
@@ -56,7 +57,7 @@ class Directory:
     def read(cls, store: SegmentStore) -> Directory:
         """Read the directory of a store; it is empty if nothing was ever committed."""
         data = store.get(DIRECTORY_KEY)
-        return cls() if data is None else cls(*pickle.loads(data))
+        return cls() if data is None else cls(*loads(data))
 
     def encode(self) -> bytes:
         """The bytes that ``read`` reads."""

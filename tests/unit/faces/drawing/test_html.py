@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from sparkbolt import ComponentMetrics, RunningTopology, Topology, TopologyBuilder, TopologyMetrics
+from sparkbolt import ComponentMetrics, ComponentState, RunningTopology, Topology, TopologyBuilder, TopologyMetrics
 from sparkbolt.faces.drawing.html import running_html, topology_html
 from sparkbolt.faces.drawing.svg import svg_drawing
 from tests.topologies import Split
@@ -64,6 +64,9 @@ class Shown(RunningTopology):
 
     def metrics(self) -> TopologyMetrics:
         return self.shown["metrics"]
+
+    def state(self, component: str, as_of: int | None = None) -> ComponentState:
+        raise NotImplementedError
 
     failure = property(lambda self: self.shown["failure"])
     is_running = property(lambda self: self.shown["is_running"])

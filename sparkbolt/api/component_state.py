@@ -1,0 +1,37 @@
+"""Component state: what the tasks of a bolt keep, as it is read from outside."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+
+class ComponentState(ABC):
+    """What the tasks of a bolt kept after one committed micro-batch; ``running.state("count")`` returns it.
+
+    It does not change when the topology goes on: ask ``running.state`` again for newer values.
+    """
+
+    micro_batch: int
+    """The micro-batch after which it was."""
+
+    @abstractmethod
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the value of a key of the ``KeyValueState``, or ``default`` if no task has the key."""
+
+    @abstractmethod
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Return all keys and values of the ``KeyValueState`` of all tasks, in any order."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of keys."""
+
+    @abstractmethod
+    def attributes(self) -> Sequence[dict[str, Any]]:
+        """Return the durable attributes of each task, by name.
+
+        Raises:
+            StateError: An attribute cannot be read.
+        """
