@@ -364,9 +364,11 @@ class Topology:
         return f"<Topology {self.name!r}: {', '.join(shown[:REPR_COMPONENTS_MAX])}{more}>"
 
     def rescaled(self, executors: Mapping[str, int]) -> Topology:
-        """Return the same topology with other numbers of tasks, by component; components that it lacks are ignored."""
-        known = self.components.items()
-        specs = {id_: replace(spec, parallelism=executors.get(id_, spec.parallelism)) for id_, spec in known}
+        """Return the same topology with other numbers of tasks, by id, of today or before; others are ignored."""
+        specs = {}
+        for id_, spec in self.components.items():
+            before = executors.get(spec.renamed_from or "", spec.parallelism)
+            specs[id_] = replace(spec, parallelism=executors.get(id_, before))
         return replace(self, components=specs, known_numbering=None)
 
     def numbered(self, numbering: Numbering) -> Topology:

@@ -93,6 +93,7 @@ class Steering:
         self.operable, self._entry, self.now_ms, self._wait_secs = operable, entry, now_ms, wait_secs
         where = f"checkpoint {operable.checkpoint}"
         self._intent = Intent.loads(operable.read(CONTROL_FILE), where)
+        self._before_rebalance: Intent | None = None
         self._level_before: int | None = None
         self.errors = ErrorBook(socket.gethostname())
         self.events = EventBook(_read(operable, EVENTS_FILE))
@@ -363,6 +364,18 @@ class Steering:
         """Make the operators' requests durable; the deed of a verb calls it before it changes anything."""
         self.operable.write(CONTROL_FILE, intent.dumps())
         self._intent = intent
+
+    def remember_rebalance(self, executors: Mapping[str, int], spark_partitions: int | None) -> None:
+        """Make a rebalance durable, before it begins."""
+        self._before_rebalance = self._intent
+        self.remember(replace(self._intent, executors=executors, spark_partitions=spark_partitions))
+
+    def forget_rebalance(self) -> None:
+        """The last rebalance could not be done: the next start must not try it again."""
+        before = self._before_rebalance
+        if before is not None:
+            self.remember(replace(self._intent, executors=before.executors, spark_partitions=before.spark_partitions))
+            self._before_rebalance = None
 
     def flush(self) -> None:
         """Write the events to the checkpoint."""

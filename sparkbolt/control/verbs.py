@@ -289,7 +289,7 @@ def rebalance(
             return refused(str(error))
         if not steps:
             return done("no change is needed: it has these tasks and partitions already")
-        steering.remember(replace(steering.intent, executors=wanted, spark_partitions=partitions))
+        steering.remember_rebalance(wanted, partitions)
         steering.operable.rebalance(wanted, partitions, f"rebalanced by {by}")
         steering.note("rebalanced", "; ".join(steps), by)
         return accepted(f"the topology is being rebalanced: {'; '.join(steps)}; this stays{steering.how_long()}")

@@ -133,8 +133,10 @@ class RunningOnSpark(RunningTopology):
         """The topology as it runs."""
         return self._supervisor.lane.topology
 
-    def _reshaped(self) -> None:
+    def _reshaped(self, went_back: bool) -> None:
         if self._presence is not None and self._presence.steering is not None:
+            if went_back:
+                self._presence.steering.forget_rebalance()
             self._presence.steering.describe()
 
     @property

@@ -58,7 +58,7 @@ class Supervisor:
         lifecycle: Lifecycle,
         tell: Callable[[Coordinator, Promotion], None],
         note: Callable[[str, str], None],
-        reshaped: Callable[[], None] = lambda: None,
+        reshaped: Callable[[bool], None] = lambda _: None,
     ) -> None:
         """Prepare; nothing begins yet.
 
@@ -70,7 +70,7 @@ class Supervisor:
             lifecycle: the state of the topology.
             tell: as in ``Life``.
             note: called with the kind and the text of each event that operators should see.
-            reshaped: called when ``lane`` has changed.
+            reshaped: called when ``lane`` has changed; with True if it is the one before, since a change failed.
         """
         self.lane = lane
         """The topology, laid out as the current life runs it."""
@@ -206,7 +206,7 @@ class Supervisor:
         old.promote_what_is_committed()
         old.end()
         if self._wanted is not None:
-            self._reshape(*self._wanted)
+            self._reshape(*self._wanted, went_back=self._before is None)
         life = self._new_life()
         with self._calls.changed:
             life.coordinator.take_over(old.coordinator)
@@ -239,13 +239,13 @@ class Supervisor:
         self._wanted = self._before = None
         return False
 
-    def _reshape(self, topology: Topology, spark_partitions: int | None) -> None:
-        """Begin a generation with this shape."""
+    def _reshape(self, topology: Topology, spark_partitions: int | None, *, went_back: bool) -> None:
+        """Begin a generation with this shape, or go on with it after a change that failed."""
         started = self.transition(topology, spark_partitions)
         self._checkpoint.keep(started.generations)
         self.lane, self._wanted = started.lane, None
         self._spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.spark_partitions))
-        self._reshaped()
+        self._reshaped(went_back)
 
     def _goes_back(self, failure: QueryFailure) -> bool:
         """Whether the topology goes on with the shape before, since its state could not be moved to the new one."""
