@@ -29,6 +29,7 @@ class Growing(UiOperator):
     def __init__(self) -> None:
         super().__init__()
         self.known.pop()
+        self.follow_a_file()
         self.asked_times = 0
 
     def document(self, topology: str) -> TopologyDocument:

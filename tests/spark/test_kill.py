@@ -254,7 +254,8 @@ def test_no_rows_wait_in_the_checkpoint_at_the_end(left: Left, name: str) -> Non
 @pytest.mark.parametrize("left", [LONG], indirect=True)
 def test_a_jvm_that_outlives_its_driver_commits_nothing_and_accepts_no_connection(left: Left) -> None:
     seen = left.outlived
-    assert seen["commits"]["tracked"] == list(range(seen["staged"]))
+    commits = seen["commits"]["tracked"]  # those of earlier generations may be gone
+    assert commits == list(range(seen["staged"]))[-len(commits) :]
     assert seen["refused"].returncode != 0
     assert "is in use by another driver" in seen["refused"].stderr
     assert seen["lived"], "it was there all the time"

@@ -5,6 +5,7 @@ Its ids, texts and values are hostile: they are scripts, where a user or a messa
 
 from __future__ import annotations
 
+import copy
 import threading
 from typing import Any
 
@@ -34,6 +35,15 @@ class UiOperator(FakeOperator):
         self._extend(self.documents[self.known[0]["id"]])
         for one in self.known:  # the same objects as in the documents
             one.setdefault("directory", one["checkpoint"])  # type: ignore[typeddict-item]
+
+    def follow_a_file(self) -> None:
+        """Have one more topology, whose lag is that of a file, in bytes."""
+        files = copy.deepcopy(self.documents[self.known[0]["id"]])
+        followed = files["entry"]["id"] = "files-1-1767262800"
+        self.known.append({**self.known[0], "id": followed})
+        self.documents[followed] = files
+        files["components"][0]["position_unit"] = "bytes"
+        files["now"].update(lag={"lines": {"/logs/a.log": 5_400_000}}, lag_secs={"lines": {"/logs/a.log": 95.2}})
 
     @staticmethod
     def _extend(words: TopologyDocument) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -19,12 +18,7 @@ from tests.unit.faces.ui.operators import UiOperator
 @pytest.fixture
 def exported(client: TestClient, operator: UiOperator) -> dict[str, set[str]]:
     """The labels of each metric that is exported, of topologies one of which follows a file."""
-    files = copy.deepcopy(operator.documents[operator.known[0]["id"]])
-    followed = files["entry"]["id"] = "files-1-1767262800"
-    operator.known.append({**operator.known[0], "id": followed})
-    operator.documents[followed] = files
-    files["components"][0]["position_unit"] = "bytes"
-    files["now"].update(lag={"lines": {"/logs/a.log": 5_400_000}}, lag_secs={"lines": {"/logs/a.log": 95.2}})
+    operator.follow_a_file()
     text = client.get("/metrics", headers={"accept": "application/openmetrics-text"}).text
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):
