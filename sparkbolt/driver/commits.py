@@ -52,15 +52,16 @@ class Commits:
             rows.setdefault(part.component, []).extend(part.rows)
         self._staged.clear()
         for component in self._order:
-            place = micro_batch_id, component
             if component in rows:
+                place = micro_batch_id, component
                 body = pickle.dumps(rows[component], protocol=5)
                 yield Write(_name(place), _MAGIC + _digest(body) + body)
                 self._waiting.add(place)
                 self._staged[place] = rows[component]
-            elif place in self._waiting:
-                yield Remove(_name(place))
-                self._waiting.remove(place)
+        earlier = [place for place in self._waiting if place[0] == micro_batch_id and place[1] not in rows]
+        for place in sorted(earlier):  # also of a committer that the topology had in the earlier run alone
+            yield Remove(_name(place))
+            self._waiting.remove(place)
 
     def settle(self, last_commit: int) -> Iterator[Commit | Remove]:
         """Commit all rows of micro-batches up to ``last_commit``, in the order of txids.

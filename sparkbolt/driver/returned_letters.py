@@ -155,8 +155,7 @@ def returned_of(lane: Lane, letter: DeadLetter, *, edited: bool) -> ReturnedLett
     """
     topology = lane.topology
     spec = topology.components.get(letter.component)
-    numbers = topology.tasks(letter.component) if spec is not None else ()
-    if spec is None or letter.task >= len(numbers):
+    if spec is None or (spec.id, letter.task) not in topology.numbering.owners.values():
         raise WrongUseError(f"the topology has no task {letter.component}[{letter.task}]")
     record = ReturnedRecord.of(letter, edited=edited)
     source, position = letter.source, letter.position
@@ -166,8 +165,9 @@ def returned_of(lane: Lane, letter: DeadLetter, *, edited: bool) -> ReturnedLett
         raise WrongUseError("the letter has no position in its source")
     if not record.values and not (isinstance(spec.component, PartitionedSpout) and spec.id not in lane.inlets):
         raise WrongUseError("the letter does not have its values, and its spout cannot read them again")
+    numbers = topology.tasks(spec.id)  # if its task is gone, another one reads the message again
     return ReturnedLetter(
-        numbers[letter.task],
+        numbers[letter.task % len(numbers)],
         source,
         position,
         record.dumps(),

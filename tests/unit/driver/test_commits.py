@@ -95,6 +95,16 @@ def test_rows_are_delivered_after_the_commit_task_by_task_and_leave_no_file():
     assert not one.waits
 
 
+def test_rows_of_a_run_that_did_not_count_are_gone_with_their_committer():
+    files, outside = MemoryFiles(), Outside()
+    commits(files, outside, "b", "a").stage(0, [kept("a", 0, 1), kept("b", 0, 2)])
+    without = commits(files, outside, "b")
+    without.stage(0, [kept("b", 0, 3)])
+    assert sorted(files.files) == ["commits/0.b"]
+    without.settle(0)
+    assert outside.came == [("b", 1, [3])]
+
+
 def test_a_target_with_a_txid_column_that_defaults_to_0_gets_the_first_micro_batch():
     done, written = 0, []
 

@@ -164,6 +164,19 @@ def test_a_record_that_its_source_has_lost_is_given_back_from_the_letter(path: P
     engine.close()
 
 
+def test_a_letter_of_a_task_that_is_gone_goes_back_to_another_task(path: Path) -> None:
+    engine, out = captured(numbers(path).rescaled({"lines": 3}))
+    run(engine)
+    dead = [replace(one, task=2) for one in letters(engine)]
+    engine.restart(numbers(path))
+    MENDED["on"] = True
+    give_back(engine, *dead, replace(dead[0], task=3))  # there never was a task 3
+    run(engine)
+    assert sorted(emitted(out)) == [1, 3, 5, 20, 40]
+    assert engine.ledger.metrics.of("lines").acked == 5
+    engine.close()
+
+
 def test_a_second_request_for_the_same_letter_has_no_effect(path: Path) -> None:
     engine, out = captured(numbers(path))
     run(engine)
