@@ -20,6 +20,8 @@ from sparkbolt.worker.state.plain_reading import PlainPickling, UnknownObject, k
 from sparkbolt.worker.state.snapshots import DELETED, UNCHANGED, VERSION
 from sparkbolt.worker.state.task_state import DictStore, TaskState
 
+_OWNED = f"{Pickling.__module__}._owned"
+_TOKENS = ("context", "collector", "key_value_state", "self")
 _REFERENCE = "sparkbolt.worker.state.large_dicts.DictReference"
 _TABLE = "__key_values"
 
@@ -73,7 +75,8 @@ class TaskView:
         except Exception as error:
             name = self._pickling.unreadable
             raise StateError(f"attribute {name!r} cannot be read: {line_of(error)}") from error
-        return {name: value for name, value in large.items() if name not in (DELETED, UNCHANGED, VERSION)}
+        engines = (DELETED, UNCHANGED, VERSION)
+        return {name: value for name, value in large.items() if name not in engines and not _is_owned(value)}
 
     def others(self) -> dict[str, int]:
         """The bytes of all other segments by what they belong to: ``__window``, ``__trees`` (the outbox) and so on."""
@@ -91,8 +94,12 @@ def with_classes(namespace: Mapping[str, Any]) -> Pickling:
     Args:
         namespace: as in ``Pickling``.
     """
-    tokens = ("context", "collector", "key_value_state", "self")
-    return Pickling(namespace, {token: kind_of(token)() for token in tokens})
+    return Pickling(namespace, {token: kind_of(token)() for token in _TOKENS})
+
+
+def _is_owned(value: Any) -> bool:
+    """Whether an object of the engine was in an attribute, such as the bolt's ``KeyValueState``: it keeps nothing."""
+    return isinstance(value, UnknownObject) and (value.name == _OWNED or value.name in _TOKENS)
 
 
 def _reference(value: Any) -> Any:
