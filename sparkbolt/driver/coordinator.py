@@ -209,6 +209,8 @@ class Coordinator:
         """The plan of the next micro-batch, or None if there is nothing to do."""
         if self.in_force is not None:
             return self.in_force
+        if self.lifecycle.closes:
+            return None
         check(self.ledger.staged is None, f"micro-batch {self.ledger.staged} is staged: promote it before planning")
         self._rotate(mono_s)
         now_ms = self._time_ms(now_ms, mono_s)
@@ -520,10 +522,14 @@ class Coordinator:
         A plan that only advances time does not count either: if ticks come faster than micro-batches end, such a plan
         is always in force.
         """
+        return self.ledger.staged is None and self.only_time_advances
+
+    @property
+    def only_time_advances(self) -> bool:
+        """Whether the micro-batch that runs, if any, leaves every tree finished."""
         return (
             not self.reads(self.in_force)
             and not self.is_read_logged
-            and self.ledger.staged is None
             and self.ledger.open_trees == 0
             and not self.ledger.loops.waiting
             and all(buffer.idle for buffer in self.buffers.values())

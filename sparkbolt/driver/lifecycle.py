@@ -113,6 +113,8 @@ class Lifecycle:
         self.state = TopologyState.STARTING
         self.emits = True
         """Whether spouts may emit: by the last order, and never in a state in which they must not."""
+        self.closes = False
+        """Whether no other micro-batch is planned, since the topology ends."""
         self.opening: list[str] = []
         """The spout tasks whose ``open`` has not returned."""
         self.failure: str | None = None

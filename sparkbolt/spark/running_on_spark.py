@@ -51,6 +51,8 @@ from sparkbolt.spark.user_calls import Calls
 from sparkbolt.worker.state.task_view import with_classes
 
 POLL_SECS = 0.2
+SETTLE_SECS = 4.0
+"""How long the last micro-batch may still run if every tree is finished, before it is broken off."""
 log = logging.getLogger("sparkbolt")
 
 
@@ -434,14 +436,14 @@ class RunningOnSpark(RunningTopology):
                 self.await_drained(limit)
             except EngineError:
                 log.error("topology %r failed while it was draining: %s", self.topology.name, self.failure)
-        drained = self._coordinator.drained
         self.close()
-        return drained
+        return self._coordinator.drained
 
     def close(self) -> None:
         if self._calls.has_this_thread:
             threading.Thread(target=self.close, name="sparkbolt-close").start()
             return
+        self._settle()
         with self._lifecycle.lock:
             first = not self._calls.stopping.is_set()
             self._calls.stopping.set()
@@ -453,6 +455,15 @@ class RunningOnSpark(RunningTopology):
             self._end_everything()
         finally:
             self._closed.set()
+
+    def _settle(self) -> None:
+        """If every tree is finished, let the micro-batch that runs end, and plan no other: so nothing is left."""
+        if not self.is_running or self._supervisor.is_current:
+            return
+        with self._changed, suppress(EngineError):
+            if self._coordinator.only_time_advances:
+                self._lifecycle.closes = True
+                self._await(lambda: self._coordinator.in_force is None, SETTLE_SECS)
 
     def _end_everything(self) -> None:
         self._supervisor.end()

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,9 +25,11 @@ from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.driver.machine import DriverMachine
 from sparkbolt.files.local import LocalFiles
 from sparkbolt.spark.failure_text import query_failure
+from sparkbolt.spark.running_on_spark import RunningOnSpark
 from sparkbolt.spouts import GeneratorSpout
 from tests.patience import PATIENCE_SECS
 from tests.topologies import Numbers
+from tests.unit.control.test_home import wait_for
 
 pytestmark = [pytest.mark.spark]
 
@@ -113,6 +116,34 @@ class FullDisk:
             write(files, name, data)
 
         monkeypatch.setattr(LocalFiles, "write", refuse)
+
+
+class Ticked(BasicBolt):
+    """Has something to do all the time."""
+
+    def execute(self, tup, collector):
+        pass
+
+
+def test_a_topology_that_is_killed_while_its_bolts_only_tick_leaves_nothing(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end_when_staged(running: Any) -> None:
+        until_s = time.monotonic() + 1.0
+        while running._coordinator.ledger.staged is None and time.monotonic() < until_s:
+            pass
+        end(running)
+
+    end = RunningOnSpark._end_everything
+    monkeypatch.setattr(RunningOnSpark, "_end_everything", end_when_staged)
+    builder = TopologyBuilder("ticked")
+    builder.set_spout("numbers", Numbers(COUNT))
+    builder.set_bolt("ticked", Ticked(), tick_tuple_freq_secs=0.001).shuffle_grouping("numbers")
+    with builder.build().start(spark=spark) as running:
+        assert wait_for(lambda: running.metrics().micro_batches > COUNT // 200, PATIENCE_SECS)
+        running.kill(PATIENCE_SECS, "killed by a test")
+        assert wait_for(lambda: not running.is_running, PATIENCE_SECS)
+        assert running.stop(), "a micro-batch that only ticks is left for replay"
 
 
 def test_a_failed_query_is_restarted_and_reports_it(
