@@ -102,6 +102,7 @@ class Lives:
             spouts={},
             take_over=lambda old: None,
             drained=True,
+            only_time_advances=False,
             retries=0,
         )
         life = SimpleNamespace(
