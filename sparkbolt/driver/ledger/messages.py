@@ -144,7 +144,7 @@ class Messages:
     def state(self) -> MessagesState:
         """The durable state; it shares its content with this object, so the next promotion changes it."""
         return MessagesState(
-            logs=[log.state() for log in self._all_logs()],
+            logs=[log.state() for log in sorted(self._all_logs(), key=lambda log: (log.component, log.source))],
             next_sequence=self._next_sequence,
             next_letter=self._next_letter,
             attempts=list(self.retries.attempts.items()),

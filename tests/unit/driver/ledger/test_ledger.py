@@ -296,6 +296,16 @@ TestLedger = Machine.TestCase
 TestLedger.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)
 
 
+def test_a_restored_ledger_makes_the_same_snapshot_whatever_its_sources_came_first():
+    machine = Machine()
+    machine.begin()
+    machine.micro_batch(crash=0, seed=2_282_899_187, turns=0, twice=False)
+    machine.rebuild()
+    machine.idle(compact=True, crash=False)
+    machine.micro_batch(crash=0, seed=1, turns=0, twice=False)
+    machine.rebuild()
+
+
 def one_line(position=0, attempt=1, number=0, sequence=0, **kwargs):
     where = {"positions": (position,)} if attempt > 1 else {}
     entry = Entry(1, sequence, "books/a.txt", position, position + 1, attempt, **where)
