@@ -1,11 +1,18 @@
-"""Outside: how a bolt names the server or database for which its ``flush`` and ``commit`` wait."""
+"""Outside: how a component names what it uses outside of Spark: servers, databases, queues."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
 
-class WritesOutside(ABC):
+class UsesOutside:
+    """A component that uses something which two topologies should not use by accident.
+
+    Its ``str`` names it, without secrets: "RabbitMQSpout(queue 'orders' at rabbit:5672/)".
+    """
+
+
+class WritesOutside(UsesOutside, ABC):
     """A bolt whose ``flush``, or ``commit`` in the driver, waits for the answer of a server or a database."""
 
     @property

@@ -101,6 +101,24 @@ class RunningTopology(ABC):
         """
 
     @abstractmethod
+    def savepoint(self, name: str) -> str:
+        """Copy the checkpoint as it is after the last micro-batch, while the topology goes on.
+
+        ``Topology.start(savepoint=...)`` begins another checkpoint from the copy.
+
+        Args:
+            name: The name of the copy, made of letters, digits, ``.``, ``_`` and ``-``.
+
+        Returns:
+            The directory or URL of the copy, in the folder ``savepoints`` of the checkpoint.
+
+        Raises:
+            EngineError: The topology has no checkpoint, or has ended.
+            CheckpointError: Nothing is committed yet, or the copy is not whole.
+            WrongUseError: There is a savepoint of this name, or it cannot have this name.
+        """
+
+    @abstractmethod
     def on_micro_batch(self, listener: Callable[[MicroBatchReport], None]) -> None:
         """Call ``listener`` after each committed micro-batch.
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import cloudpickle
 
@@ -266,6 +266,8 @@ class Topology:
         py_files: Sequence[str] = (),
         telemetry: Telemetry | None = None,
         apply: bool = False,
+        savepoint: str | os.PathLike[str] | None = None,
+        copy: Literal["instead", "beside"] | None = None,
         display: Any = None,
         log_dir: str | os.PathLike[str] | None = None,
     ) -> TopologyMetrics:
@@ -284,7 +286,9 @@ class Topology:
             settings: further settings of a new session.
             py_files: modules for the executors.
             telemetry: where traces go, as for ``start``.
-            apply: as for ``start``.
+            apply: as for ``start``; so are ``savepoint`` and ``copy``.
+            savepoint: a savepoint to begin from.
+            copy: what a copy of a checkpoint is for.
             display: a display that replaces the default one (``sparkbolt.faces.cli.display.Display``).
             log_dir: a directory for copies of the log and of printed text, in files with rotation.
 
@@ -298,7 +302,8 @@ class Topology:
                 ends like `sparkbolt run`, with exit code 130 (4 if ``stop_after_secs`` expired) and no traceback.
         """
         options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files}
-        arguments = _given(checkpoint=checkpoint, telemetry=telemetry, apply=apply, **options)
+        begun = {"apply": apply, "savepoint": savepoint, "copy": copy}
+        arguments = _given(checkpoint=checkpoint, telemetry=telemetry, **begun, **options)
         if drain_secs is not None:
             arguments["drain_secs"] = drain_secs
         arguments = {"stop_after_secs": stop_after_secs, "display": display, "log_dir": log_dir, **arguments}
@@ -318,6 +323,8 @@ class Topology:
         open_secs: float | None = None,
         telemetry: Telemetry | None = None,
         apply: bool = False,
+        savepoint: str | os.PathLike[str] | None = None,
+        copy: Literal["instead", "beside"] | None = None,
     ) -> RunningTopology:
         """Start on Spark and return at once; also in a notebook.
 
@@ -338,6 +345,10 @@ class Topology:
                 variables of the environment decide (``OTEL_EXPORTER_OTLP_ENDPOINT``); without them, nothing is sent.
             apply: whether to do what needs a decision, if the topology of the checkpoint had another shape: state is
                 divided among another number of tasks, or is not used any more.
+            savepoint: a savepoint, or a checkpoint that is not in use, of which ``checkpoint`` begins as a copy; a
+                later start goes on with ``checkpoint``.
+            copy: for the first start with a copy of a checkpoint: "instead", if it goes on instead of the other one,
+                which is then never started again; "beside", if both go on.
 
         Returns:
             The running topology.
@@ -348,7 +359,8 @@ class Topology:
                 needs a decision (``apply``).
         """
         options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files, "open_secs": open_secs}
-        arguments = _given(checkpoint=checkpoint, telemetry=telemetry, apply=apply, **options)
+        begun = {"apply": apply, "savepoint": savepoint, "copy": copy}
+        arguments = _given(checkpoint=checkpoint, telemetry=telemetry, **begun, **options)
         check_not_imported(self.name)
         running: RunningTopology = engine("start")(self, **arguments)
         return running

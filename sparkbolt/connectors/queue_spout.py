@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkbolt.api.components import Spout, TopologyContext
+from sparkbolt.api.outside import UsesOutside
 from sparkbolt.api.retry import DEFAULT
 from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.errors import EmitError
@@ -45,7 +46,7 @@ class BadMessage(NamedTuple):
     reason: str
 
 
-class QueueSpout(PicklesArguments, Spout):
+class QueueSpout(UsesOutside, PicklesArguments, Spout):
     """Base class of spouts for a queue that hands out messages and is notified when they are done.
 
     A subclass implements three methods: ``receive`` takes messages, ``confirm`` lets the queue forget a message, and

@@ -232,7 +232,8 @@ class EventDocument(TypedDict):
     time_ms: int
     kind: str
     """``started``, ``deployed`` (its code or shape changed), ``stopped``, ``killed``, ``failed``, ``restarted``,
-    ``activated``, ``deactivated``, ``set``, ``traced``, ``outage``, ``recovered``, ``letters``."""
+    ``activated``, ``deactivated``, ``set``, ``traced``, ``outage``, ``recovered``, ``letters``, ``savepoint``,
+    ``savepoint failed``."""
     text: str
     by: str | None
     """The user who requested it; None if no user did."""

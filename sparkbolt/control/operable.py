@@ -122,6 +122,14 @@ class Operable(Protocol):
     def kill(self, wait_secs: float, why: str) -> None:
         """Stop the spouts, let open trees finish for at most ``wait_secs``, and end; returns at once."""
 
+    def savepoint(self, name: str) -> str:
+        """Copy the checkpoint as it is after the last micro-batch, and return the place of the copy.
+
+        Raises:
+            SparkboltError: it cannot be done; the message says what to do.
+            OSError: the copy cannot be written.
+        """
+
     def take_letters(self) -> None:
         """Look for dead letters that an operator has given back, before the next plan."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from sparkbolt.api.config import did_you_mean
@@ -74,6 +75,8 @@ class Verb(Row):
     """Its route below ``/topologies/ID/``; by default its name."""
     is_storms: bool = False
     """Whether Storm's REST interface has it."""
+    told_by: tuple[str, ...] = ()
+    """The kinds of the events that tell how it went, the first if well: its command waits for one of them."""
     has_command: bool = True
     has_route: bool = True
     of_letters: bool = False
@@ -293,6 +296,43 @@ def rebalance(
         steering.operable.rebalance(wanted, partitions, f"rebalanced by {by}")
         steering.note("rebalanced", "; ".join(steps), by)
         return accepted(f"the topology is being rebalanced: {'; '.join(steps)}; this stays{steering.how_long()}")
+
+    return act
+
+
+SAVED, NOT_SAVED = "savepoint", "savepoint failed"
+
+
+@verb(
+    effect="The state, the open work and the positions after the last micro-batch are copied, while the topology goes "
+    "on. `sparkbolt run --from` begins another checkpoint from the copy.",
+    title="Make a savepoint",
+    button="Make savepoint",
+    later="it makes the savepoint as soon as it handles the request, and its events tell when that is done",
+    tab="settings",
+    told_by=(SAVED, NOT_SAVED),
+)
+def savepoint(
+    steering: Steering, by: str, *, name: Annotated[str | None, Parameter(options=("--as",), metavar="NAME")] = None
+) -> Answer | Deed:
+    """Copy the checkpoint of a running topology.
+
+    Args:
+        steering: handles the requests to the topology.
+        by: who asks.
+        name: the name of the savepoint (default: the time).
+    """
+    moment = datetime.fromtimestamp(steering.now_ms() / 1000, UTC)
+    chosen = name or moment.strftime("%Y-%m-%dT%H-%M-%SZ")
+
+    def act() -> Answer:
+        try:
+            place = steering.operable.savepoint(chosen)
+        except (SparkboltError, OSError) as error:
+            steering.note(NOT_SAVED, f"{chosen}: {error}", by)
+            return refused(f"there is no savepoint: {error}")
+        steering.note(SAVED, place, by)
+        return done(f"savepoint {place}")
 
     return act
 

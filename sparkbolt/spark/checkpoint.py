@@ -154,6 +154,9 @@ class Checkpoint:
         is_begun = ledger_files.check_format(unchanged, f"checkpoint {self.directory}")
         self.files = hadoop_files(spark, directory) if local is None else local_files(local)
         self._generations: Generations | None = None
+        self.reads_before = False
+        """Whether the query that runs has taken its state from the folder of the generation before: Spark looks into
+        that folder in each micro-batch of the query, though it needs it in the first one only."""
         self.letters: Files = self.files if letters is None else LocalFiles(letters)
         self.letters_directory = f"{self.directory if letters is None else letters}/{ledger_files.LETTERS_FOLDER}"
         self._lock = None
@@ -328,7 +331,8 @@ class Checkpoint:
             for log_ in ("offsets", "commits"):
                 self.files.flush(self.log.name(log_, micro_batch_id))
         ledger_files.compact(self.files, micro_batch_id, snapshot)
-        if micro_batch_id >= self.generation.base:  # its state is on the disk, so those before it are not needed
+        if micro_batch_id >= self.generation.base and not self.reads_before:
+            # Its state is on the disk, so the folders before it are not needed.
             for folder in {one.folder for one in self.generations} - {self.generation.folder}:
                 self._remove_folder(folder)
 

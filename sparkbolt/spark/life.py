@@ -184,6 +184,7 @@ class Life:
         with self._changed:
             self.coordinator.bounded_inlets = frozenset(inlet.component for inlet in inlets if inlet.bounded)
         states = initial_states(self._spark, checkpoint, self.bundle)
+        checkpoint.reads_before = bool(states)
         frame = lane_frame(self._spark, self.lane, self.bundle, self._bridge.directory, inlets, states)
         jvm.begin_segments(self.run_id)
         writer = frame.writeStream.foreachBatch(self._end_of_lane)

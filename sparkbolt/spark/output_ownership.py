@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sparkbolt.api.output_claims import OutputClaim, OutputClaimer
 from sparkbolt.api.topology import Topology
 from sparkbolt.base.locations import local_directory
+from sparkbolt.driver.ledger.origin import successor_of
 from sparkbolt.errors import CheckpointError
 from sparkbolt.files.local import LocalFiles
 from sparkbolt.spark.checkpoint import identity_in
@@ -61,6 +62,9 @@ class OutputOwnership:
 
 
 def checkpoint_at(place: str) -> str | None:
-    """The id of the checkpoint in a directory of this machine; "" if there is none, None if it is elsewhere."""
+    """The id of the checkpoint in a directory of this machine; "" if none goes on there, None if it is elsewhere."""
     directory = local_directory(place)
-    return None if directory is None else identity_in(LocalFiles(directory)) or ""
+    if directory is None:
+        return None
+    files = LocalFiles(directory)
+    return "" if successor_of(files) is not None else identity_in(files) or ""

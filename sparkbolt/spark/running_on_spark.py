@@ -33,6 +33,7 @@ from sparkbolt.control.operable import Places, TopologyView
 from sparkbolt.control.presence import Presence
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.ledger.ledger import FailedTree, Promotion, Story
+from sparkbolt.driver.ledger.origin import CopyRole
 from sparkbolt.driver.lifecycle import Lifecycle, LifecycleEvent, TopologyState
 from sparkbolt.driver.overrides import Overrides
 from sparkbolt.errors import EngineError
@@ -41,6 +42,7 @@ from sparkbolt.observe.history import History
 from sparkbolt.observe.measurements import Flow, FlowCounts
 from sparkbolt.spark import scratch
 from sparkbolt.spark.checkpoint import Checkpoint
+from sparkbolt.spark.checkpoint_copy import Copying, Place, savepoint_place
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.recording import Recording, now_ms
 from sparkbolt.spark.reporter import Reporter
@@ -391,6 +393,24 @@ class RunningOnSpark(RunningTopology):
     def rebalance(self, executors: Mapping[str, int], spark_partitions: int | None, why: str) -> None:
         if not self._supervisor.change(self.topology.rescaled(executors), spark_partitions, why):
             raise self._lifecycle.refusal("rebalanced")
+
+    def savepoint(self, name: str) -> str:
+        checkpoint, spark = self._checkpoint, self._spark
+        if self.checkpoint is None:
+            raise EngineError("the topology was started without a checkpoint: start it with one (--checkpoint DIR)")
+        source = Place(checkpoint.directory, lambda: spark)
+        target = Place(savepoint_place(checkpoint.directory, name), lambda: spark)
+        with self._changed:
+            ledger = self._coordinator.ledger
+            while ledger.staged is not None or self._supervisor.life.machine.promoting:
+                if not self._lifecycle.state.runs:
+                    raise self._lifecycle.refusal("copied")
+                self._changed.wait(POLL_SECS)
+                ledger = self._coordinator.ledger
+            last = ledger.last_promoted
+            held = {f"ledger/{last}.snapshot": ledger.snapshot()}  # all rows of committers are outside by now
+        Copying(source, target, CopyRole.SAVEPOINT, last, held).run(log.info)
+        return target.directory
 
     def take_letters(self) -> None:
         self._coordinator.returned.is_due = True

@@ -19,7 +19,7 @@ from sparkbolt.control.intent import CONTROL_FILE, Intent
 from sparkbolt.control.logs import current_log
 from sparkbolt.control.presence import Presence
 from sparkbolt.driver.transition import transition
-from sparkbolt.errors import CheckpointError
+from sparkbolt.errors import CheckpointError, WrongUseError
 from sparkbolt.spark import code_shipping, program_modules, scratch
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside
 from sparkbolt.spark.checkpoint_lock import refuse_if_in_use
@@ -41,6 +41,7 @@ from sparkbolt.spark.session import (
     is_one_process,
     make_session,
 )
+from sparkbolt.spark.succession import begin_from, decide
 from sparkbolt.spark.versions import note_version
 from sparkbolt.telemetry import sink_for
 
@@ -58,11 +59,17 @@ def start(
     open_secs: float | None = None,
     telemetry: Telemetry | None = None,
     apply: bool = False,
+    savepoint: str | os.PathLike[str] | None = None,
+    copy: str | None = None,
 ) -> RunningOnSpark:
     """Start a topology; does not block. Arguments, defaults and errors are those of ``Topology.start``."""
     if spark is not None:
         check_usable(spark)
     place = None if checkpoint is None else os.fspath(checkpoint)
+    if place is None and (savepoint is not None or copy is not None):
+        raise WrongUseError(
+            "a start from a savepoint or a copy needs a checkpoint: name its directory with --checkpoint"
+        )
     refuse_if_in_use(place)
     check_directory(place)
     files = [code_shipping.given_file(path) for path in py_files]
@@ -78,9 +85,13 @@ def start(
     code_shipping.send(session.sparkContext, files, cluster=not is_local(session))
     program_modules.look()
     sink = sink_for(topology, telemetry)
+    if savepoint is not None:
+        begin_from(os.fspath(savepoint), place or "", lambda: session)
     temporary = scratch.make("checkpoint-") if place is None else None
     try:
-        running = _running(topology, session, place or str(temporary), temporary, open_secs, sink, apply=apply)
+        running = _running(
+            topology, session, place or str(temporary), temporary, open_secs, sink, apply=apply, role=copy
+        )
     except BaseException:
         if sink is not None:
             sink.close()
@@ -100,6 +111,7 @@ def _running(
     telemetry: TelemetrySink | None,
     *,
     apply: bool,
+    role: str | None,
 ) -> RunningOnSpark:
     """Lock and check the checkpoint, lay out the topology, and begin the first life."""
     try:
@@ -115,6 +127,7 @@ def _running(
         log_directory=log_files.directory if log_files is not None else None,
     )
     try:
+        decide(held, topology, role, session)
         held.cut_back()
         note_version(held.files, session.version, f"checkpoint {held.directory}")
         if not held.generations:

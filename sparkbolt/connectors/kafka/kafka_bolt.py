@@ -107,6 +107,11 @@ class KafkaBolt(WritesOutside, Committer):
         self.in_doubt = in_doubt
         client_library()
 
+    def __str__(self) -> str:
+        """Return the topic and the brokers."""
+        topic = repr(self.topic) if self.topic_field is None else f"of field {self.topic_field!r}"
+        return f"KafkaBolt(topic {topic} at {self.settings.where})"
+
     @property
     def place(self) -> str:
         """The brokers."""

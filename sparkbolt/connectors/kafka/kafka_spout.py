@@ -14,6 +14,7 @@ import numpy as np
 from sparkbolt.api.arguments import POSITIVE, PROPERTIES, checked, field_names, text, verify, whole
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.dead_letters import DeadLetters, DeadLetterSink, RawMessage
+from sparkbolt.api.outside import UsesOutside
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.api.reports import SourceView
 from sparkbolt.api.retry import RetryPolicy
@@ -61,7 +62,7 @@ INTERVALS_MAX = 1000
 """The most finished intervals beyond the committed offset that are stored."""
 
 
-class KafkaSpout(PicklesArguments, ColumnSource):
+class KafkaSpout(UsesOutside, PicklesArguments, ColumnSource):
     """Emits the messages of Kafka topics and tracks each of them until it is finished.
 
     ``topics`` is a name, a list of names, or a compiled pattern for whole names. Topics and kafka_partitions that are
@@ -460,6 +461,9 @@ class KafkaSpout(PicklesArguments, ColumnSource):
             "messaging.consumer.group.name": self.group,
         }
         return attributes if position is None else {**attributes, "messaging.kafka.offset": position}
+
+    def __str__(self) -> str:
+        return f"KafkaSpout(group {self.group!r} at {self.settings.where})"
 
     def read_bytes(self) -> int | None:
         """Return the bytes of keys and values of the range that was read last; None without ``max_bytes``."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sparkbolt.api.arguments import PART_OF_TUPLE, POSITIVE, checked, text
 from sparkbolt.api.components import AsyncBolt, TopologyContext
+from sparkbolt.api.outside import UsesOutside
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.api.unsent import note_unsent
 from sparkbolt.connectors.message_parts import Part, encoded, encoded_part, part_of
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 PERSISTENT, TRANSIENT = 2, 1
 
 
-class RabbitMQBolt(AsyncBolt):
+class RabbitMQBolt(UsesOutside, AsyncBolt):
     """Publishes each tuple as one message, with publisher confirms.
 
     ``exchange`` must exist; without it the routing key is the name of a queue. Give either ``routing_key`` or

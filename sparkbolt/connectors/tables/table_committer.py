@@ -17,6 +17,7 @@ from sparkbolt.api.arguments import checked
 from sparkbolt.api.committers import CommittingBolt
 from sparkbolt.api.components import ColumnBolt, TopologyContext
 from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.outside import UsesOutside
 from sparkbolt.api.unsent import note_unsent
 from sparkbolt.base.arrow_values import array_of
 from sparkbolt.connectors.tables.table_schema import (
@@ -89,7 +90,7 @@ class FrameKeeper(ColumnBolt, CommittingBolt):
         return [pa.ipc.open_stream(row).read_all() for row in rows]
 
 
-class TableCommitter(FrameKeeper):
+class TableCommitter(UsesOutside, FrameKeeper):
     """A bolt that commits the rows of a micro-batch as one table."""
 
     stateless = True

@@ -31,6 +31,7 @@ from sparkbolt.driver.ledger.changed_shape import changed, gone_tasks
 from sparkbolt.driver.ledger.generations import Generation
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.ledger_log import State, load_entry, load_snapshot
+from sparkbolt.driver.ledger.origin import ORIGIN_FILE
 from sparkbolt.errors import CheckpointError, FencedError
 
 FORMAT = 2
@@ -53,8 +54,12 @@ def check_format(files: Files, where: str) -> bool:
         CheckpointError: it has another format, or no format number.
     """
     found = files.read(FORMAT_FILE)
-    if found is None and not any(files.names(folder) for folder in ("spark/offsets", "ledger", "lives")):
+    if found is None and not any(
+        (files.read(ORIGIN_FILE), *(files.names(folder) for folder in ("spark/offsets", "ledger", "lives")))
+    ):
         return False
+    if found is None and files.read(ORIGIN_FILE) is not None:
+        raise CheckpointError(f"{where} is a copy that was broken off: make it again, which replaces it")
     if found != str(FORMAT).encode():
         has = "no format number" if found is None else f"format {found.decode(errors='replace')[:20]}"
         raise CheckpointError(

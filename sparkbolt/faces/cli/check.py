@@ -23,6 +23,7 @@ from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.control.intent import CONTROL_FILE, Intent
 from sparkbolt.driver.ledger.generations import Generations, SparkLog
+from sparkbolt.driver.ledger.origin import check_not_succeeded, origin_of
 from sparkbolt.driver.transition import Effect, ShapeStep, transition
 from sparkbolt.errors import CheckpointError, InvalidTopology
 from sparkbolt.faces.cli.command_arguments import CountOrNone
@@ -99,6 +100,8 @@ class StartExamined:
     """What would change, and how; none if the topology has the shape that the checkpoint knows."""
     mistake: str | None = None
     """Why the checkpoint, or an output directory, cannot be used, whatever the topology's shape is."""
+    copy: str | None = None
+    """The decision that a copy of another checkpoint needs at its first start."""
 
     @property
     def is_refused(self) -> bool:
@@ -109,7 +112,7 @@ class StartExamined:
         """As a JSON object."""
         steps = [{**asdict(step), "needs_apply": step.needs_decision} for step in self.steps]
         known = {"checkpoint": self.checkpoint, "is_new": self.is_new, "is_refused": self.is_refused}
-        return {**known, "steps": steps, "mistake": self.mistake}
+        return {**known, "steps": steps, "mistake": self.mistake, "copy": self.copy}
 
     def lines(self) -> Iterator[str]:
         """As plain text."""
@@ -126,6 +129,8 @@ class StartExamined:
                 yield "  what moves or goes needs your decision: sparkbolt run with --apply"
         else:
             yield f"  a start {'begins with it, because it is empty' if self.is_new else 'continues from it'}"
+        if self.copy is not None:
+            yield f"  {self.copy}"
 
 
 def start_with(topology: Topology, directory: str, cores: int) -> StartExamined:
@@ -137,12 +142,15 @@ def start_with(topology: Topology, directory: str, cores: int) -> StartExamined:
     # Imported here, since they import pyspark.
     from sparkbolt.spark.checkpoint import identity_in
     from sparkbolt.spark.output_ownership import OutputOwnership
+    from sparkbolt.spark.succession import undecided
     from sparkbolt.spark.versions import check_not_older, installed
 
     where = f"checkpoint {directory}"
     try:
         files = open_files(directory)
         check_not_older(files, installed(), where)
+        check_not_succeeded(files, where)
+        origin = origin_of(files, where)
         generations = Generations.read(files, where)
         last, intent = SparkLog(files, generations).last_commit, Intent.loads(files.read(CONTROL_FILE), where)
         partitions = intent.spark_partitions
@@ -150,7 +158,8 @@ def start_with(topology: Topology, directory: str, cores: int) -> StartExamined:
         started = transition(rebalanced, cores, generations, last, refusal, spark_partitions=partitions)
         is_new = started.is_new
         owned = OutputOwnership(topology, identity_in(files) or "", directory, is_lasting=True, is_new=is_new)
-        return StartExamined(directory, is_new, started.steps, next(owned.refusals(), None))
+        copy = None if origin is None or origin.role is not None else undecided(topology, origin, where)
+        return StartExamined(directory, is_new, started.steps, next(owned.refusals(), None), copy)
     except CheckpointError as error:
         return StartExamined(directory, is_new=False, mistake=str(error))
 

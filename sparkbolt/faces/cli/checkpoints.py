@@ -1,4 +1,4 @@
-"""Checkpoints: ``sparkbolt checkpoint verify`` and ``sparkbolt checkpoint repair``.
+"""Checkpoints: ``sparkbolt checkpoint verify``, ``sparkbolt checkpoint repair`` and ``sparkbolt checkpoint copy``.
 
 ``verify`` only reads. ``repair`` first takes a new life number, so that no driver that still uses the checkpoint counts
 any more, and it copies each file that it removes to ``repairs/n`` of the checkpoint. For a local directory neither
@@ -8,6 +8,7 @@ Spark nor Java starts.
 from __future__ import annotations
 
 import fcntl
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,6 +74,37 @@ def repair(directory: AnyTopology, *, dry_run: bool = False) -> int:
     lines += [f"created: {name}" for name in verdict.made]
     show([*lines, *(f"mistake: {mistake}" for mistake in after.mistakes), _next(verdict.last)])
     return EXIT_FAILED if after.mistakes else EXIT_FINISHED
+
+
+def copy(from_: AnyTopology, to: str) -> int:
+    """Copy a checkpoint that is not in use, also to another file system.
+
+    The first start with the copy needs --instead or --beside.
+
+    Args:
+        from_: the checkpoint, or the name or the code of its topology, or a savepoint.
+        to: a directory or URL that does not exist yet.
+
+    Raises:
+        WrongUseError: there is something else.
+        CheckpointError: the copy is not whole, or the checkpoint is in use.
+    """
+    from sparkbolt.spark.checkpoint_copy import Copying, Place  # imported here, since they import pyspark
+    from sparkbolt.spark.session import make_session
+    from sparkbolt.spark.succession import check_copied
+
+    source = Place(checkpoint_of(from_), lambda: make_session("sparkbolt", "local[1]", None))
+    check_copied(source)
+    target = Place(to, lambda: make_session("sparkbolt", "local[1]", None))
+    origin = Copying(source, target).run(lambda text: print(text, file=sys.stderr, flush=True))
+    show(
+        [
+            f"{target.directory} is a copy of {source.directory} after micro-batch {origin.micro_batch_id}",
+            f"its first start needs a decision: --instead of {origin.place}, which is then never started again, or "
+            "--beside it",
+        ]
+    )
+    return EXIT_FINISHED
 
 
 def _examine(files: Files, directory: str) -> agreement.Agreement:

@@ -86,10 +86,11 @@ GROUPS = (
             "dlq replay": "dlq.commands:replay",
             "checkpoint verify": "checkpoints:verify",
             "checkpoint repair": "checkpoints:repair",
+            "checkpoint copy": "checkpoints:copy",
         },
     ),
 )
-SHARED_WORDS = {"checkpoint": "verify or repair a checkpoint", "dlq": "list, show and replay dead letters"}
+SHARED_WORDS = {"checkpoint": "verify, repair or copy a checkpoint", "dlq": "list, show and replay dead letters"}
 """By the first of two words, what the commands below it do."""
 
 

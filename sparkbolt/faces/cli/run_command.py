@@ -13,6 +13,7 @@ from sparkbolt.base.tracebacks import is_debugging
 from sparkbolt.control.intent import LOG_LEVELS
 from sparkbolt.control.logs import LogFormat, TopologyLog, log_path
 from sparkbolt.control.parameters import Parameter
+from sparkbolt.driver.ledger.origin import CopyRole
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.check import start_with
 from sparkbolt.faces.cli.command_arguments import Secs
@@ -29,6 +30,9 @@ def run(
     master: str | None = None,
     checkpoint: str | None = None,
     apply: bool = False,
+    from_: str | None = None,
+    instead: bool = False,
+    beside: bool = False,
     for_: Secs = None,
     drain: Annotated[float, Parameter(lowest=0.001)] = DRAIN_SECS,
     json: bool = False,
@@ -50,6 +54,9 @@ def run(
         checkpoint: store state in this directory and resume from it (default: no state is stored).
         apply: do what needs a decision, if the topology had another shape when the checkpoint was used last (a terminal
             asks).
+        from_: a savepoint, or a checkpoint that is not in use: --checkpoint begins as a copy of it.
+        instead: the copy goes on instead of the checkpoint that was copied, which is never started again.
+        beside: the copy goes on beside it, and both use the same servers, queues and tables.
         for_: stop after this time, such as 30s, 5m or 1h, counted from the start of Spark.
         drain: the time that a running micro-batch has to finish after Ctrl-C or --for, before it is cancelled and left
             for replay (default: 4s).
@@ -85,6 +92,8 @@ def run(
                 settings=conf or {},
                 py_files=files,
                 apply=apply,
+                savepoint=from_,
+                copy=role_of(instead=instead, beside=beside),
             )
     if outcome.error is not None and isinstance(outcome.error, Exception):
         if debug or is_debugging():
@@ -92,6 +101,17 @@ def run(
         elif json:
             print(f"sparkbolt: {outcome.failure}", file=sys.stderr)
     return outcome.exit_code
+
+
+def role_of(*, instead: bool, beside: bool) -> CopyRole | None:
+    """What a copy of a checkpoint is for.
+
+    Raises:
+        WrongUseError: it cannot be for both.
+    """
+    if instead and beside:
+        raise WrongUseError("a copy goes on instead of the other checkpoint or beside it: give one of the two")
+    return CopyRole.INSTEAD if instead else CopyRole.BESIDE if beside else None
 
 
 def is_decided(topology: Topology, checkpoint: str) -> bool:

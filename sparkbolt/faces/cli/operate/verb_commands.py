@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sparkbolt.control.documents import TopologyEntry, TopologyState
+from sparkbolt.control.documents import EventDocument, TopologyEntry, TopologyState
 from sparkbolt.control.home import process_of
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.processes import gone
@@ -37,14 +37,38 @@ def change(verb: Verb, topology: str, *, home: str | None = None, **arguments: A
     """
     operator = operator_of(home)
     entry = entry_of(operator, topology)
+    known = _events(operator, entry["id"], verb)
     answer = operator.change(entry["id"], verb.name, by=by(), **arguments)
     code = told(answer)
+    if verb.told_by and not answer["done"] and not answer["refused"]:
+        return await_event(operator, entry["id"], verb, len(known))
     wait_secs = arguments.get("wait_secs")
     if answer["refused"] or not verb.ends or wait_secs is None:
         return code
     limit_secs = wait_secs + END_SECS
     print(f"waiting until {plain(entry['name'])} has ended, for {limit_secs:g} s at most", flush=True)
     return await_end(operator, entry["id"], limit_secs)
+
+
+def _events(operator: Operator, topology: str, verb: Verb) -> list[EventDocument]:
+    """The events that tell how a verb went, the newest last."""
+    if not verb.told_by:
+        return []
+    return [event for event in operator.document(topology)["events"] if event["kind"] in verb.told_by]
+
+
+def await_event(operator: Operator, topology: str, verb: Verb, known: int) -> int:
+    """Wait until a topology tells how a verb went, print it, and return the exit code."""
+    while True:
+        events = _events(operator, topology, verb)
+        if len(events) > known:
+            is_well = events[-1]["kind"] == verb.told_by[0]
+            print(plain(f"{events[-1]['kind']} {events[-1]['text']}"))
+            return EXIT_FINISHED if is_well else EXIT_FAILED
+        if not runs(operator.find(topology)):
+            print("the topology has ended meanwhile: `sparkbolt checkpoint copy` copies its checkpoint")
+            return EXIT_FAILED
+        time.sleep(POLL_SECS)
 
 
 def await_end(
