@@ -109,9 +109,7 @@ def targets(keys: Sequence[Any], fields: int, tasks: int) -> npt.NDArray[np.unsi
         NotKeyedError: a key has another form, or a value by which nothing can be grouped.
     """
     columns: list[Any] = [keys]
-    if fields == 1 and type(keys) is list and all(type(key) is tuple and len(key) == 1 for key in keys):
-        columns = [[key for (key,) in keys]]
-    elif fields > 1:
+    if fields > 1:
         if not all(type(key) is tuple and len(key) == fields for key in keys):
             raise NotKeyedError(f"they are not all tuples of {fields} values")
         columns = [list(column) for column in zip(*keys, strict=True)]

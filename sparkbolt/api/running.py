@@ -139,7 +139,10 @@ class RunningTopology(ABC):
     @property
     @abstractmethod
     def set_aside_here(self) -> dict[str, int]:
-        """How many messages of each spout were given up since ``start``; spouts without any are not included."""
+        """How many messages of each spout were given up since ``start`` and not given back.
+
+        Spouts without any are left out.
+        """
 
     @property
     @abstractmethod

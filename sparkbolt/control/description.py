@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkbolt.api.dead_letters import CHECKPOINT
-from sparkbolt.api.topology import ComponentSpec
+from sparkbolt.api.outside import UsesOutside
+from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.base.file_access import Files
 from sparkbolt.control.describe import components_of
 from sparkbolt.control.documents import ComponentDocument
@@ -31,6 +32,8 @@ class Description:
     """By spout: where its dead letters are, as ``sparkbolt dlq`` takes it; ``checkpoint:`` for the folder there."""
     brokers: Mapping[str, str] = field(default_factory=dict)
     """By spout that reads from Kafka: its brokers."""
+    uses: Mapping[str, str] = field(default_factory=dict)
+    """By component: what it uses outside (``UsesOutside``), without secrets."""
     letters_directory: str | None = None
     """Where ``checkpoint:`` is, if it is not in the checkpoint."""
 
@@ -45,7 +48,8 @@ class Description:
         letters = {spec.id: where for spec in spouts if (where := letters_of(spec)) is not None}
         kafka = [spec for spec in spouts if _reads_kafka(spec.component)]
         brokers = {spec.id: found for spec in kafka if (found := _brokers(spec.component)) is not None}
-        return cls(lane.topology.name, components_of(lane), dict(settings), letters, brokers, letters_directory)
+        uses = used_outside(lane.topology)
+        return cls(lane.topology.name, components_of(lane), dict(settings), letters, brokers, uses, letters_directory)
 
     def letter_places(self, directory: str) -> list[str]:
         """Where dead letters are, each place once; ``directory`` is that of the checkpoint."""
@@ -60,6 +64,12 @@ class Description:
             return cls(**json.loads(files.read(DESCRIPTION_FILE) or b"null"))
         except (ValueError, TypeError):
             return cls()
+
+
+def used_outside(topology: Topology) -> dict[str, str]:
+    """By component: what it uses outside, if it says so."""
+    specs = topology.components.items()
+    return {name: str(spec.component) for name, spec in specs if isinstance(spec.component, UsesOutside)}
 
 
 def letters_of(spec: ComponentSpec) -> str | None:

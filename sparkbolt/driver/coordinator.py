@@ -102,6 +102,8 @@ class Coordinator:
         }
         self.rates = {spec.id: self._rate_of(spec) for spec in self.topology.spouts}
         self._limit_buffers()
+        self.given_back: list[tuple[str, int]] = []
+        """Of each dead letter that this driver has given back: the spout, and the micro-batch that gave it up."""
         self.in_force: MicroBatchPlan | None = None
         """The plan that was made or confirmed last and is not promoted yet."""
         self._planned_at = mono_s
@@ -157,6 +159,7 @@ class Coordinator:
     def take_over(self, old: Coordinator) -> None:
         """Continue from the coordinator of an earlier life in the same driver, whose spouts are still open."""
         self.override(old.overrides)
+        self.given_back = old.given_back
         for number, buffer in self.buffers.items():
             buffer.take_over(old.buffers[number])
         self.ledger.take_over(old.ledger, {number: buffer.unfinished for number, buffer in self.buffers.items()})
@@ -440,6 +443,9 @@ class Coordinator:
         self._ticks.count(plan.ticks, plan.now_ms)
         self._timers.count(plan.clocks)
         self.returned.settle(plan.returned_from)
+        for one in plan.returned:
+            component, _ = self.topology.task_owner(one.task)
+            self.given_back += [(component, attempt.micro_batch_id) for attempt in one.attempts[-1:]]
         self._settle_records(plan)
         self._notify_buffers(promotion)
         steps = self.spout_steps

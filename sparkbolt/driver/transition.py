@@ -377,7 +377,7 @@ def _component_steps(
         started = was.get("starts_trees", False)
         text = "it started trees, and would start none any more" if started else "it would start trees of its own"
         yield ShapeStep(what, Effect.REFUSED, f"{text}: change it back, or give it another id, which begins empty")
-    yield from _tasks(spec, was["parallelism"], keeps and spec.keeps_state, what, lane, divisible)
+    yield from _tasks(spec, was["parallelism"], keeps and spec.keeps_state, what, divisible)
     yield from _settings(spec, was.get("settings", {}), now.get("settings", {}), what)
     yield from _inputs(was, now, keeps and spec.keeps_state, what)
     every = spec.id in (*lane.starters, *lane.inlets)
@@ -388,19 +388,13 @@ def _role(kind: str) -> str:
     return "bolt" if kind in (ComponentKind.STATELESS_BOLT, ComponentKind.STATEFUL_BOLT) else kind
 
 
-def _tasks(
-    spec: ComponentSpec, before: int, keeps: bool, what: str, lane: Lane, divisible: Divisible
-) -> Iterator[ShapeStep]:
+def _tasks(spec: ComponentSpec, before: int, keeps: bool, what: str, divisible: Divisible) -> Iterator[ShapeStep]:
     after = spec.parallelism
     if before == after:
         return
     text = f"it has {after} tasks and had {before}"
     if not keeps:
         yield ShapeStep(what, Effect.GOES_ON, text)
-        return
-    if spec.id in lane.starters and after < before:
-        why = f"{text}, and the tasks that would go may have started trees that are not finished: let it have {before}"
-        yield ShapeStep(what, Effect.REFUSED, why)
         return
     refusal = divisible(spec, before, after)
     if refusal is not None:

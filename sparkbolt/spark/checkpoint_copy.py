@@ -32,7 +32,14 @@ from sparkbolt.base.locations import local_directory
 from sparkbolt.driver.ledger import ledger_files
 from sparkbolt.driver.ledger.agreement import METADATA, examine
 from sparkbolt.driver.ledger.generations import Generations, SparkLog
-from sparkbolt.driver.ledger.origin import ORIGIN_FILE, SAVEPOINTS_FOLDER, SUCCEEDED_FILE, CopyRole, Origin, origin_of
+from sparkbolt.driver.ledger.origin import (
+    ORIGIN_FILE,
+    SAVEPOINTS_FOLDER,
+    SUCCEEDED_FILE,
+    CopyOrigin,
+    CopyRole,
+    origin_of,
+)
 from sparkbolt.errors import CheckpointError, WrongUseError
 from sparkbolt.files.local import LocalFiles, make_folder
 from sparkbolt.spark.checkpoint import hadoop_files, identity_in
@@ -165,7 +172,7 @@ class Copying:
     held: Mapping[str, bytes] | None = None
     """The files of the ledger, if the driver goes on; its own are not copied then."""
 
-    def run(self, tell: Tell = lambda _: None) -> Origin:
+    def run(self, tell: Tell = lambda _: None) -> CopyOrigin:
         """Copy; ``tell`` hears how far it is.
 
         Raises:
@@ -174,10 +181,8 @@ class Copying:
         """
         source, target = self.source, self.target
         generations = Generations.read(source.files, source.where)
-        last = SparkLog(source.files, generations).last_commit if self.up_to is None else self.up_to
-        if last < 0:
-            raise CheckpointError(f"{source.where} has no committed micro-batch yet: there is nothing to copy")
-        origin = self._origin(last)
+        origin = self.origin()
+        last = origin.micro_batch_id
         target.begin()
         target.files.write(ORIGIN_FILE, origin.to_bytes())
         sizes = [(name, size) for name, size in source.sizes() if self._takes(name, generations)]
@@ -195,14 +200,22 @@ class Copying:
         self._finish(generations, last)
         return origin
 
-    def _origin(self, last: int) -> Origin:
+    def origin(self) -> CopyOrigin:
+        """What the copy is a copy of.
+
+        Raises:
+            CheckpointError: there is nothing to copy.
+        """
         source = self.source
+        last = SparkLog(source.files).last_commit if self.up_to is None else self.up_to
+        if last < 0:
+            raise CheckpointError(f"{source.where} has no committed micro-batch yet: there is nothing to copy")
         before = origin_of(source.files, source.where)
         if before is not None and before.role == CopyRole.SAVEPOINT:
             before_id, place, host = before.checkpoint_id, before.place, before.host
         else:
             before_id, place, host = identity_in(source.files) or "", source.directory, platform.node()
-        return Origin(before_id, place, host, last, source.directory, self.role)
+        return CopyOrigin(before_id, place, host, last, source.directory, self.role)
 
     def _takes(self, name: str, generations: Generations) -> bool:
         parts = name.split("/")

@@ -12,6 +12,7 @@ import logging
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -33,10 +34,11 @@ from sparkbolt.control.operable import Places, TopologyView
 from sparkbolt.control.presence import Presence
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.ledger.ledger import FailedTree, Promotion, Story
+from sparkbolt.driver.ledger.ledger_files import FORMAT_FILE
 from sparkbolt.driver.ledger.origin import CopyRole
 from sparkbolt.driver.lifecycle import Lifecycle, LifecycleEvent, TopologyState
 from sparkbolt.driver.overrides import Overrides
-from sparkbolt.errors import EngineError
+from sparkbolt.errors import EngineError, WrongUseError
 from sparkbolt.layout.lane import Lane
 from sparkbolt.observe.history import History
 from sparkbolt.observe.measurements import Flow, FlowCounts
@@ -107,6 +109,7 @@ class RunningOnSpark(RunningTopology):
         counts = self._coordinator.ledger.metrics
         self._recording = Recording(checkpoint.files, counts, lambda: checkpoint.generation.first)
         self._reporter = Reporter(topology.config, self._calls, self._recording, presence, telemetry)
+        self._began_after = self._coordinator.ledger.last_promoted
         self._set_aside_before = {name: one.set_aside for name, one in counts.components.items()}
         self._view = TopologyView(self._lifecycle.state)
         """The numbers as they were seen last."""
@@ -231,7 +234,8 @@ class RunningOnSpark(RunningTopology):
         with self._changed:
             counts = self._coordinator.ledger.metrics.components
             here = {name: one.set_aside - self._set_aside_before.get(name, 0) for name, one in counts.items()}
-        return {name: count for name, count in here.items() if count}
+            back = Counter(name for name, number in self._coordinator.given_back if number > self._began_after)
+        return {name: count - back[name] for name, count in here.items() if count > back[name]}
 
     @property
     def dead_letters_directory(self) -> str:
@@ -400,6 +404,8 @@ class RunningOnSpark(RunningTopology):
             raise EngineError("the topology was started without a checkpoint: start it with one (--checkpoint DIR)")
         source = Place(checkpoint.directory, lambda: spark)
         target = Place(savepoint_place(checkpoint.directory, name), lambda: spark)
+        if target.files.read(FORMAT_FILE) is not None:
+            raise WrongUseError(f"there is a savepoint {name!r} already: give this one another name")
         with self._changed:
             ledger = self._coordinator.ledger
             while ledger.staged is not None or self._supervisor.life.machine.promoting:

@@ -77,6 +77,8 @@ SQL_SETTINGS = {
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # A driver that dies, or has a full disk, during its first write leaves a hidden file there, which does not count.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     "spark.sql.adaptive.enabled": "false",
     # Spark keeps one daemon and its idle workers for each set of environment variables. By default this setting makes
     # the variables of the levels differ from those of the source: there would be two daemons and twice the workers.

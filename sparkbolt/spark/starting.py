@@ -41,7 +41,7 @@ from sparkbolt.spark.session import (
     is_one_process,
     make_session,
 )
-from sparkbolt.spark.succession import begin_from, decide
+from sparkbolt.spark.succession import begin_from, decide, refuse_undecided
 from sparkbolt.spark.versions import note_version
 from sparkbolt.telemetry import sink_for
 
@@ -72,6 +72,7 @@ def start(
         )
     refuse_if_in_use(place)
     check_directory(place)
+    refuse_undecided(topology, None if savepoint is None else os.fspath(savepoint), place, copy)
     files = [code_shipping.given_file(path) for path in py_files]
     quieten_py4j()
     for left in scratch.sweep():

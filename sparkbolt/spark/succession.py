@@ -12,22 +12,23 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from sparkbolt.api.outside import UsesOutside
 from sparkbolt.api.topology import Topology
 from sparkbolt.base.file_access import Files
 from sparkbolt.base.locations import local_directory
+from sparkbolt.control.description import Description, used_outside
 from sparkbolt.driver.ledger.generations import SparkLog
 from sparkbolt.driver.ledger.ledger_files import FORMAT_FILE, begin_life
 from sparkbolt.driver.ledger.origin import (
     SUCCEEDED_FILE,
+    CopyOrigin,
     CopyRole,
-    Origin,
     begun_again,
     check_not_succeeded,
     origin_of,
     successor_of,
 )
 from sparkbolt.errors import CheckpointError
+from sparkbolt.files.local import LocalFiles
 from sparkbolt.spark.checkpoint import Checkpoint, identity_in
 from sparkbolt.spark.checkpoint_copy import Copying, Place
 from sparkbolt.spark.checkpoint_lock import is_locked
@@ -35,23 +36,27 @@ from sparkbolt.spark.checkpoint_lock import is_locked
 log = logging.getLogger("sparkbolt")
 
 
-def used_outside(topology: Topology) -> list[str]:
-    """What the components use outside, as far as they say so: "bolt 'out' (SqlBolt(...))"."""
-    return [
-        f"{spec.kind} {name!r} ({spec.component})"
-        for name, spec in topology.components.items()
-        if isinstance(spec.component, UsesOutside)
-    ]
+def shared_outside(topology: Topology, files: Files) -> list[str]:
+    """What the topology uses outside and the one that was copied used, too, as far as their components say so."""
+    before = set(Description.read(files).uses.values())
+    return [f"{name!r} ({what})" for name, what in used_outside(topology).items() if what in before]
 
 
-def undecided(topology: Topology, origin: Origin, where: str) -> str:
-    """The refusal of a start with a copy whose role nobody has decided."""
-    uses = used_outside(topology)
-    both = f"both use {'; '.join(uses)}, and what your own code uses" if uses else "both use what your own code uses"
+def undecided(topology: Topology, files: Files, origin: CopyOrigin, where: str) -> str:
+    """The refusal of a start with a copy whose role nobody has decided.
+
+    Args:
+        topology: the topology that would start.
+        files: those of the copy, or of what would be copied.
+        origin: what it is a copy of.
+        where: the copy, for the message.
+    """
+    shared = shared_outside(topology, files)
+    both = f"both use {' and '.join(shared)}" if shared else "no component says that both use the same outside"
     return (
-        f"{where} is a copy of {origin.place} after micro-batch {origin.micro_batch_id}. Decide which of the two goes "
-        f"on: with --instead (copy='instead'), this one, and the other one is never started again; with --beside "
-        f"(copy='beside'), both, and {both}"
+        f"{where} is a copy of {origin.place} after micro-batch {origin.micro_batch_id}, so say which of the two goes "
+        f"on. With --instead (copy='instead') this one does, and the other one is never started again. With --beside "
+        f"(copy='beside') both do: {both}; look at your own code, too"
     )
 
 
@@ -77,6 +82,33 @@ def begin_from(savepoint: str, directory: str, session: Callable[[], SparkSessio
     Copying(source, target).run(log.info)
 
 
+def refuse_undecided(topology: Topology, savepoint: str | None, directory: str | None, role: str | None) -> None:
+    """Refuse a start with a local copy whose role nobody has decided, before Spark starts and anything is copied.
+
+    Raises:
+        CheckpointError: see ``decide``.
+    """
+    path = None if directory is None else local_directory(directory)
+    if path is None:
+        return
+    files, where = LocalFiles(path), f"checkpoint {path}"
+    if files.read(FORMAT_FILE) is not None:
+        check_not_succeeded(files, where)
+        why = refusal(topology, files, origin_of(files, where), role, where)
+    elif savepoint is not None and local_directory(savepoint) is not None:
+        source = Place(savepoint, _no_session)
+        check_copied(source)
+        why = refusal(topology, source.files, Copying(source, source).origin(), role, where)
+    else:
+        return
+    if why is not None:
+        raise CheckpointError(why)
+
+
+def _no_session() -> SparkSession:
+    raise AssertionError("a local directory needs no session")
+
+
 def check_copied(source: Place) -> None:
     """Check, before it is copied, that a checkpoint is whole and that no driver of this machine uses it.
 
@@ -100,19 +132,19 @@ def decide(held: Checkpoint, topology: Topology, role: str | None, session: Spar
     where = f"checkpoint {held.directory}"
     check_not_succeeded(held.files, where)
     origin = origin_of(held.files, where)
-    why = refusal(topology, origin, role, where)
+    why = refusal(topology, held.files, origin, role, where)
     if why is not None:
         raise CheckpointError(why)
     if origin is None or origin.role is not None:
         return
-    for used in used_outside(topology) if role == CopyRole.BESIDE else ():
-        log.warning("%s is a copy of %s, and both use %s", where, origin.place, used)
+    for shared in shared_outside(topology, held.files) if role == CopyRole.BESIDE else ():
+        log.warning("%s is a copy of %s, and both use %s", where, origin.place, shared)
     if role == CopyRole.INSTEAD:
         _succeed(held, origin, session)
     begun_again(held.files, origin, CopyRole.of(role or ""))
 
 
-def refusal(topology: Topology, origin: Origin | None, role: str | None, where: str) -> str | None:
+def refusal(topology: Topology, files: Files, origin: CopyOrigin | None, role: str | None, where: str) -> str | None:
     """Why a start with a checkpoint, copy or not, is refused for its role; None if it is not."""
     if origin is None:
         is_wrong = role is not None
@@ -120,13 +152,13 @@ def refusal(topology: Topology, origin: Origin | None, role: str | None, where: 
     if origin.role == CopyRole.SAVEPOINT:
         return f"{where} is a savepoint, which stays as it is: begin with --from {where.split(' ', 1)[1]}"
     if origin.role is None:
-        return undecided(topology, origin, where) if role is None else None
+        return undecided(topology, files, origin, where) if role is None else None
     if role in (None, origin.role):
         return None
     return f"{where} was begun {origin.role} of {origin.place}, which cannot be changed: copy that one again"
 
 
-def _succeed(held: Checkpoint, origin: Origin, session: SparkSession) -> None:
+def _succeed(held: Checkpoint, origin: CopyOrigin, session: SparkSession) -> None:
     """Let a copy go on instead of the checkpoint that was copied."""
     files, is_last = _original(origin, session), True
     if files is not None:
@@ -150,7 +182,7 @@ def _succeed(held: Checkpoint, origin: Origin, session: SparkSession) -> None:
         )
 
 
-def _original(origin: Origin, session: SparkSession) -> Files | None:
+def _original(origin: CopyOrigin, session: SparkSession) -> Files | None:
     """The files of the checkpoint that was copied; None if it is gone, or cannot be reached from here.
 
     Raises:

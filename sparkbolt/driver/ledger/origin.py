@@ -1,4 +1,4 @@
-"""Origin: of which checkpoint a checkpoint is a copy, and which of the two goes on.
+"""CopyOrigin: of which checkpoint a checkpoint is a copy, and which of the two goes on.
 
     DIR/origin     in a copy: the checkpoint that was copied, and what the copy is for
     DIR/succeeded  in the checkpoint that was copied: the copy that goes on instead of it
@@ -39,7 +39,7 @@ class CopyRole(Word):
 
 
 @dataclass(frozen=True)
-class Origin:
+class CopyOrigin:
     """What a copy is a copy of."""
 
     checkpoint_id: str
@@ -65,7 +65,7 @@ class Origin:
         return json.dumps(encode(self), indent=2).encode()
 
 
-def origin_of(files: Files, where: str) -> Origin | None:
+def origin_of(files: Files, where: str) -> CopyOrigin | None:
     """What a checkpoint is a copy of; None if it is no copy.
 
     Raises:
@@ -75,12 +75,12 @@ def origin_of(files: Files, where: str) -> Origin | None:
     if data is None:
         return None
     try:
-        return decode(Origin, json.loads(data))
+        return decode(CopyOrigin, json.loads(data))
     except (ValueError, MismatchError) as error:
         raise CheckpointError(f"{where}: the file {ORIGIN_FILE!r} is damaged ({error}): make the copy again") from None
 
 
-def begun_again(files: Files, origin: Origin, role: CopyRole) -> Origin:
+def begun_again(files: Files, origin: CopyOrigin, role: CopyRole) -> CopyOrigin:
     """Store the role of a copy, and return its origin with it."""
     decided = replace(origin, role=role)
     files.write(ORIGIN_FILE, decided.to_bytes())

@@ -158,7 +158,7 @@ def start_with(topology: Topology, directory: str, cores: int) -> StartExamined:
         started = transition(rebalanced, cores, generations, last, refusal, spark_partitions=partitions)
         is_new = started.is_new
         owned = OutputOwnership(topology, identity_in(files) or "", directory, is_lasting=True, is_new=is_new)
-        copy = None if origin is None or origin.role is not None else undecided(topology, origin, where)
+        copy = None if origin is None or origin.role is not None else undecided(topology, files, origin, where)
         return StartExamined(directory, is_new, started.steps, next(owned.refusals(), None), copy)
     except CheckpointError as error:
         return StartExamined(directory, is_new=False, mistake=str(error))

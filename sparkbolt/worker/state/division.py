@@ -4,7 +4,7 @@
 ones. Both are functions of bytes and a declaration, so they give the same wherever and however often they run.
 
 Rule 1: a key moves only if the grouping would have sent its tuples to the task that has it (``keyed_state``). With one
-task this proves nothing, so the class must say it (``keyed``).
+task this proves nothing, and with few keys it may be chance (``CHANCE_MAX``), so the class must say it (``keyed``).
 Rule 2: nothing is lost, and nothing is in two tasks: what is not keyed stays with its task, or is the same in all
 tasks, or is divided by the user's ``rescale``, or the division fails with the name of the attribute. All new tasks
 decide this alike, because each gets the attributes of all old ones that are not keyed.
@@ -54,7 +54,11 @@ _SETS = (set, frozenset)
 _NUMBERS = (int, float)
 _TOKENS = ("context", "collector", "key_value_state", "self")
 _WHOLE, _TABLE, _ATTRIBUTES, _OUTBOX, _RUNTIME = "whole/", "table", "attributes", "outbox/", "runtime"
-"""The names in a part: segments as they were, keys and values, attributes and so on; for ``join`` alone."""
+_PROVED = "proved"
+"""The names in a part: segments as they were, keys and values, attributes and so on, and by attribute the number of
+its keys in the old task; for ``join`` alone."""
+CHANCE_MAX = 1 / 1000
+"""How probable it may be that all keys are in the right tasks by chance; with 2 tasks, 10 keys are enough."""
 _TREES = "__trees"
 """The names of the outbox's segments begin so (``worker.outbox``)."""
 _DIVIDED = (_TREES, LARGE_DICTS, "__snapshot", "__key_values", "__window")
@@ -143,6 +147,8 @@ class Division:
         self._pickling = Pickling(self._namespace, {token: _Owned(token) for token in _TOKENS})
         self._bolt: Any = spec.component
         self._by_code = is_divided_by_code(self._bolt)
+        self._proved: dict[str | None, int] = {}
+        """By attribute (None: the ``KeyValueState``) that is not declared as keyed: how many keys are in their task."""
 
     # The store of a task that had the state.
 
@@ -159,6 +165,7 @@ class Division:
         """
         if not segments:
             return {}
+        self._proved.clear()
         if stays(self._spec) and not self._by_code:
             return {index: {f"{_WHOLE}{name}": data for name, data in segments.items()}}
         state = TaskState(self._namespace)
@@ -181,6 +188,8 @@ class Division:
                 parts.setdefault(part, {})[_RUNTIME] = data
         for name, data in self._outbox_of(index, state).items():
             parts.setdefault(index, {})[f"{_OUTBOX}{name}"] = data
+        for part in range(self._after) if self._proved else ():
+            parts.setdefault(part, {})[_PROVED] = pickle.dumps(self._proved)
         return parts
 
     def _attributes_of(self, index: int, state: TaskState) -> dict[Any, Any] | None:
@@ -303,13 +312,15 @@ class Division:
             NotKeyedError: they are not; the message says why, and what to do.
         """
         assert self._fields is not None
-        if self._before == 1 and not is_declared_keyed(self._bolt, attribute):
-            says = "keyed = True" if attribute is None else f"keyed = [{attribute!r}]"
+        is_declared = is_declared_keyed(self._bolt, attribute)
+        if self._before == 1 and not is_declared:
             raise NotKeyedError(
-                f"it had one task, so nothing proves that its keys are those of the fields grouping: if they are, say "
-                f"{says} in its class"
+                f"it had one task, so nothing proves that its keys are those of the fields grouping: {_say(attribute)}"
             )
-        return self._placed(index, keys, "let it have as many tasks as before" if attribute is None else _RESCALE)
+        places = self._placed(index, keys, "let it have as many tasks as before" if attribute is None else _RESCALE)
+        if not is_declared:
+            self._proved[attribute] = len(keys)
+        return places
 
     def _placed(self, index: int, keys: Any, mend: str) -> dict[int, npt.NDArray[np.intp]]:
         """The same without a look at the declaration; ``mend`` says what to do if the keys are not its own."""
@@ -361,6 +372,7 @@ class Division:
             if _ATTRIBUTES in piece
         }
         attributes = self._rescaled(index, loaded) if self._by_code else self._joined(index, loaded)
+        self._check_chance(pieces)
         if attributes:
             if self._bolt.state_version != 1:
                 attributes[VERSION] = self._bolt.state_version
@@ -377,6 +389,19 @@ class Division:
         state.make_ready()
         state.commit(self._stamps)
         return dict(store)
+
+    def _check_chance(self, pieces: Sequence[tuple[int, Mapping[str, bytes]]]) -> None:
+        """Refuse keys that are so few that all may be in the right task by chance."""
+        proved = Counter[str | None]()
+        for _, piece in pieces:
+            proved.update(pickle.loads(piece[_PROVED]) if _PROVED in piece else {})
+        for attribute, number in proved.items():
+            if float(self._before) ** -number > CHANCE_MAX:
+                what = "its KeyValueState" if attribute is None else f"attribute {attribute!r}"
+                raise self._error(
+                    f"{what} has {number} key(s), too few to prove that they are those of the fields grouping: "
+                    f"{_say(attribute)}"
+                )
 
     def _joined(self, index: int, pieces: Mapping[int, _Attributes]) -> dict[Any, Any]:
         attributes: dict[Any, Any] = {}
@@ -497,6 +522,11 @@ def moved_stores(
                 pieces.setdefault(part, []).append((index, piece))
         found.update((move.after[part], DictStore(division.join(part, some))) for part, some in pieces.items())
     return found
+
+
+def _say(attribute: str | None) -> str:
+    says = "keyed = True" if attribute is None else f"keyed = [{attribute!r}]"
+    return f"if they are, say {says} in its class"
 
 
 def _open_trees(state: TaskState) -> int:

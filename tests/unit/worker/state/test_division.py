@@ -44,6 +44,12 @@ class Keyed(BasicBolt):
         pass
 
 
+class SaidKeyed(Keyed):
+    """Says that all its keys are those of its grouping."""
+
+    keyed = True
+
+
 class Rescaled(Keyed):
     """Divides its attributes itself."""
 
@@ -143,6 +149,7 @@ def test_over_any_divisions_each_key_is_in_the_task_of_its_tuples_with_its_value
 ) -> None:
     before, keyvalue.BUCKET_KEYS = keyvalue.BUCKET_KEYS, bucket_keys
     try:
+        spec = spec_of(SaidKeyed())
         tasks = [Task(DictStore(), index=index) for index in range(2)]
         model: dict[Any, Any] = {}
         added: Counter[Any] = Counter()
@@ -151,7 +158,7 @@ def test_over_any_divisions_each_key_is_in_the_task_of_its_tuples_with_its_value
             if what == "divide":
                 for task in tasks:
                     task.commit()
-                tasks = [Task(store, index=at) for at, store in enumerate(divided([t.store for t in tasks], key))]
+                tasks = [Task(store, index=at) for at, store in enumerate(divided([t.store for t in tasks], key, spec))]
             elif what in ("commit", "begin"):
                 for task in tasks:
                     task.commit()
@@ -310,6 +317,36 @@ def test_a_key_in_the_wrong_task_is_named() -> None:
 
     with pytest.raises(StateError, match=r"attribute 'seen': .*'word 1'.*define rescale\(self, states, part, parts\)"):
         divided(stores_of(2, fill_dict), 3)
+
+
+def test_few_keys_prove_nothing() -> None:
+    def fill(bolt: Any, index: int) -> None:
+        if index == int(targets(["total"], 1, 2)[0]):  # by chance
+            bolt.stat = {"total": 7}
+
+    stores = stores_of(2, fill)
+    with pytest.raises(StateError, match=r"attribute 'stat' has 1 key\(s\), too few to prove .*say keyed = \['stat'\]"):
+        divided(stores, 3)
+    assert [attributes(store).get("stat") for store in divided(stores, 3, spec_of(SaidKeyed()))].count(
+        {"total": 7}
+    ) == 1
+
+    def fill_words(bolt: Any, index: int) -> None:
+        for word in of_task(index, 2, WORDS[:10]):
+            bolt.table.put(word, 1)
+
+    assert sum(len(Task(store).bolt.table) for store in divided(stores_of(2, fill_words), 3)) == 10
+
+
+def test_a_tuple_of_one_value_is_a_value_and_not_the_values_of_a_grouping() -> None:
+    def fill(bolt: Any, index: int) -> None:
+        for key in of_task(index, 2, [(number,) for number in range(40)]):
+            bolt.table.put(key, 1)
+
+    stores = divided(stores_of(2, fill), 5)
+    for index, store in enumerate(stores):
+        kept = list(content_of(store, {}).key_values)
+        assert kept == of_task(index, 5, kept)
 
 
 def test_a_key_in_two_places_is_found() -> None:
