@@ -226,13 +226,15 @@ class Checkpoint:
     def keep(self, generations: Generations) -> None:
         """Store the generations, if they differ from those that are stored.
 
-        What a generation has planned that is dropped, is dropped with it: its plan may name tasks that are gone.
+        A plan that nothing has committed is dropped with its generation, and if the new generation lacks a component or
+        a task that the plan may name.
         """
         if generations == self.generations:
             return
         last = self.last_commit()
         dropped = [one for one in self.generations if one.number not in (kept.number for kept in generations)]
-        for number in self.log.numbers("offsets") if dropped else ():
+        is_outdated = dropped or (self.generations and generations[-1].lacks_some_of(self.generations[-1]))
+        for number in self.log.numbers("offsets") if is_outdated else ():
             if number > last:
                 self.files.remove(self.log.name("offsets", number))
         self.files.write(TOPOLOGY_FILE, generations.dumps())
