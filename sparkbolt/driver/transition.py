@@ -349,7 +349,7 @@ def _alike(had: Mapping[str, Any], has: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _without_inputs(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {**one, "subscriptions": sorted(one["subscriptions"].values())}
+    return {**one, "subscriptions": sorted(one["subscriptions"].values()), "parallelism": None}
 
 
 def _component_steps(
@@ -396,7 +396,7 @@ def _tasks(spec: ComponentSpec, before: int, keeps: bool, what: str, divisible: 
     after = spec.parallelism
     if before == after:
         return
-    text = f"it has {after} tasks and had {before}"
+    text = f"it has {after} task{'s' if after > 1 else ''} and had {before}"
     if not keeps:
         yield ShapeStep(what, Effect.GOES_ON, text)
         return
