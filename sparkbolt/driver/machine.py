@@ -140,7 +140,7 @@ def begin(
         base=generations[-1].base if generations else 0,
     )
     transaction = Transaction(lane, files) if lane.topology.config.transactional else None
-    return DriverMachine(coordinator, planner, clock, Commits(lane, files), transaction)
+    return DriverMachine(coordinator, planner, clock, Commits(lane, files, generations), transaction)
 
 
 class DriverMachine:

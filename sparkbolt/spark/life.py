@@ -322,8 +322,8 @@ class Life:
                 return self._wait(at_once)
             case Execute():
                 return self._executed(effect)
-            case Commit(component, txid, rows):
-                self._commit_calls(component, txid, rows)
+            case Commit():
+                self._commit_calls(effect)
             case Tell(promotion):
                 self._tell(self.coordinator, promotion)
                 self._changed.notify_all()

@@ -118,6 +118,11 @@ class Generations(tuple[Generation, ...]):
         """The generation that a micro-batch belongs to; the first one for -1."""
         return next((one for one in reversed(self) if one.base <= micro_batch_id), self[0] if self else Generation())
 
+    def id_today(self, component: str, micro_batch_id: int) -> str:
+        """The id that a component of a micro-batch has in the newest generation, also if it is gone there."""
+        tasks = self.of(micro_batch_id).numbering.tasks.get(component)
+        return self[-1].numbering.owner(tasks[0])[0] if tasks else component
+
 
 def _parsed(data: bytes) -> tuple[str | None, Generations | None]:
     if not data.strip(b"\0 \r\n\t"):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkbolt import BasicBolt, Bolt, PartitionedSpout, Range, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Bolt, Committer, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.api.keyed_state import refusal
 from sparkbolt.driver.ledger.generations import Generations
 from sparkbolt.driver.transition import Continuation, Effect, transition
@@ -177,6 +177,56 @@ def test_a_bolt_that_is_renamed_goes_on_with_its_state() -> None:
     assert run.engine.ledger.metrics.of("tally").executed == 60
     run.engine.restart(topology(id_="tally"))
     run.finish()
+
+
+class Outside(Committer):
+    """Writes into what is outside of all drivers, each txid once for each id; dies while ``TARGET`` says so."""
+
+    def begin(self, context: Any) -> None:
+        self.name = context.component
+
+    def commit(self, txid: int, rows: Sequence[Any]) -> None:
+        if TARGET["dies"] == "before":
+            raise OSError("the driver dies")
+        TARGET.setdefault((self.name, txid), [row["n"] for row in rows])
+        if TARGET["dies"] == "after":
+            raise OSError("the driver dies, and has not noted that the rows are outside")
+
+
+TARGET: dict[Any, Any] = {}
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+@pytest.mark.parametrize("dies", ["before", "after"])
+def test_rows_that_are_not_outside_yet_are_committed_once_by_their_committer_with_another_id(
+    transactional: bool, dies: str
+) -> None:
+    def built(id_: str, tasks: int, old: str | None = None) -> Topology:
+        builder = TopologyBuilder("rows", Config(transactional=transactional))
+        builder.set_spout("numbers", Numbers(60))
+        builder.set_bolt(id_, Outside(), tasks, renamed_from=old).shuffle_grouping("numbers")
+        return builder.build()
+
+    TARGET.clear()
+    TARGET["dies"] = None
+    engine = LocalEngine(built("out", 2))
+    engine.step()
+    TARGET["dies"] = dies
+    with pytest.raises(OSError, match="the driver dies"):
+        engine.step()
+    TARGET["dies"] = None
+    engine.restart(built("sink", 1, "out"))
+    for _ in range(20):
+        engine.now_ms += 1000
+        engine.step()
+    engine.close()
+    del TARGET["dies"]
+    names = {txid: name for name, txid in TARGET}
+    assert len(names) == len(TARGET), "each txid once"
+    assert [names[txid] for txid in (1, 2, 3)] == ["out", "out", "sink"], "rows of before, as the one that it was"
+    rows = [n for rows in TARGET.values() for n in rows]
+    assert Counter(rows) == Counter(number % KEYS for number in range(60))
+    assert engine.ledger.metrics.of("numbers").acked == 60
 
 
 def test_a_bolt_with_state_that_is_added_in_front_moves_the_levels_and_loses_nothing() -> None:
