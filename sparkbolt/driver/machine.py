@@ -128,7 +128,13 @@ def begin(
     yield DropLetters(committed)
     spouts: Mapping[str, PartitionedSpout] = yield OpenSpouts()
     coordinator = Coordinator(
-        lane, ledger, spouts, lifecycle or Lifecycle(), now_ms=int(clock.now_ms), mono_s=clock.mono_s
+        lane,
+        ledger,
+        spouts,
+        lifecycle or Lifecycle(),
+        now_ms=int(clock.now_ms),
+        mono_s=clock.mono_s,
+        generations=generations,
     )
     planner = Planner(
         coordinator,

@@ -119,9 +119,15 @@ class Generations(tuple[Generation, ...]):
         return next((one for one in reversed(self) if one.base <= micro_batch_id), self[0] if self else Generation())
 
     def id_today(self, component: str, micro_batch_id: int) -> str:
-        """The id that a component of a micro-batch has in the newest generation, also if it is gone there."""
-        tasks = self.of(micro_batch_id).numbering.tasks.get(component)
-        return self[-1].numbering.owner(tasks[0])[0] if tasks else component
+        """The id in the newest generation of the component that had this id in a micro-batch, or first behind it.
+
+        A component that is gone has the id that it had last.
+        """
+        began = sum(one.base <= micro_batch_id for one in self)
+        for one in self[max(0, began - 1) :]:
+            if component in one.numbering.tasks:
+                return self[-1].numbering.owner(one.numbering.tasks[component][0])[0]
+        return component
 
 
 def _parsed(data: bytes) -> tuple[str | None, Generations | None]:

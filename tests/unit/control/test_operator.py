@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from sparkbolt.control.documents import ALL_TIME, TopologyState
 from sparkbolt.control.home import AmbiguousTopologyError, Home, UnknownTopologyError
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.steering import Steering
+from sparkbolt.driver.ledger.generations import Generations
 from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER
 from sparkbolt.driver.returned_letters import RETURNED_FOLDER
+from sparkbolt.files.local import LocalFiles, append_lines
 from sparkbolt.spark.checkpoint_files import open_files
 from sparkbolt.testing import TopologyTestDriver
 from tests.contract.engines import write_checkpoint
@@ -309,6 +312,36 @@ def test_a_letter_goes_back_with_edited_values(operator: Operator, ended: Path) 
     assert operator.change("t", "replay", ids=["a"], values={"line": "to be"}, by="alice")["done"]
     [one] = returned(ended)
     assert (one["letter"]["tuples"], one["edited"]) == ([["to be"]], True)
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_letters_have_the_ids_that_components_have_today(operator: Operator, ended: Path, in_file: bool) -> None:
+    before = Generations.read(LocalFiles(str(ended)), "it")[0]
+    names = {"lines": "rows", "split": "totals"}
+    now = replace(before, number=1, base=8, numbering=before.numbering.renamed(names), renamed=names)
+    (ended / "topology").write_bytes(Generations([before, now]).dumps())
+    description = json.loads((ended / "description").read_text())
+    spout = next(one for one in description["components"] if one["id"] == "lines")
+    spout["id"] = "rows"
+    later = attempt(micro_batch_id=9, component="totals")
+    old = letter("a" * 32, attempts=(attempt(component="split"),))
+    new = letter("b" * 32, component="rows", position=50, attempts=(later,))
+    if in_file:
+        append_lines(str(ended / "dead.jsonl"), [old.to_line(), new.to_line()])
+        description["letters"] = {"rows": f"file:{ended}/dead.jsonl"}
+    else:
+        put_letters(ended, old, new)
+    (ended / "description").write_text(json.dumps(description))
+    listed = operator.letters("t", spout="rows", component="totals")
+    assert [(one["id"][0], one["component"]) for one in listed] == [("a", "rows"), ("b", "rows")]
+    assert operator.letters("t", spout="lines") == []
+    assert listed[0]["attempts"][0]["component"] == "totals"
+    assert operator.letter("t", "aa") == listed[0]
+    [kind] = operator.letter_kinds("t")
+    assert (kind["spout"], kind["component"], kind["count"]) == ("rows", "totals", 2)
+    answer = operator.change("t", "replay", kind=kind["kind"], by="alice")
+    assert answer["text"].startswith("2 letter(s) go back into rows: ")
+    assert {one["letter"]["component"] for one in returned(ended)} == {"rows"}
 
 
 def test_a_letter_is_not_noted_as_replayed_before_its_request_is_durable(
