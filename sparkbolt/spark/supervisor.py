@@ -59,6 +59,7 @@ class Supervisor:
         tell: Callable[[Coordinator, Promotion], None],
         note: Callable[[str, str], None],
         reshaped: Callable[[bool], None] = lambda _: None,
+        before: tuple[Topology, int | None] | None = None,
     ) -> None:
         """Prepare; nothing begins yet.
 
@@ -71,12 +72,13 @@ class Supervisor:
             tell: as in ``Life``.
             note: called with the kind and the text of each event that operators should see.
             reshaped: called when ``lane`` has changed; with True if it is the one before, since a change failed.
+            before: the shape to go back to, if ``lane`` has one that nothing is committed with; None: there is none.
         """
         self.lane = lane
         """The topology, laid out as the current life runs it."""
         self._wanted: tuple[Topology, int | None] | None = None
         """The shape with which the next life begins; None: with the present one."""
-        self._before: tuple[Topology, int | None] | None = None
+        self._before = before
         """The shape before the last change, while nothing was committed in the new one."""
         self._spark = spark
         self._checkpoint = checkpoint
@@ -238,6 +240,13 @@ class Supervisor:
             return True
         self._wanted = self._before = None
         return False
+
+    def settles(self, micro_batch_id: int) -> bool:
+        """Whether a promoted micro-batch is the first one after a change, from which there is no way back."""
+        if self._before is None or self._wanted is not None or micro_batch_id < self._checkpoint.generation.base:
+            return False
+        self._before = None
+        return True
 
     def _reshape(self, topology: Topology, spark_partitions: int | None, *, went_back: bool) -> None:
         """Begin a generation with this shape, or go on with it after a change that failed."""

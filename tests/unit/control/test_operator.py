@@ -18,6 +18,7 @@ from sparkbolt.control.control import ControlServer
 from sparkbolt.control.description import Description
 from sparkbolt.control.documents import ALL_TIME, TopologyState
 from sparkbolt.control.home import AmbiguousTopologyError, Home, UnknownTopologyError
+from sparkbolt.control.intent import Intent, Numbers
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.steering import Steering
 from sparkbolt.driver.ledger.generations import Generations
@@ -234,6 +235,44 @@ def test_one_tree_lists_its_other_attempts(operator: Operator, ended: Path) -> N
     assert operator.story("t", "0" * 16) is None
     assert operator.story("t", "nonsense") is None
     assert operator.story("t", "nonsense@3") is None
+
+
+# Changes of a topology that does not run.
+
+
+def test_a_topology_that_does_not_run_is_rebalanced_for_its_next_start(operator: Operator, ended: Path) -> None:
+    def change(**arguments: Any) -> str:
+        answer = operator.change("t", "rebalance", by="alice", **arguments)
+        return ("refused: " if answer["refused"] else "") + answer["text"]
+
+    def remembered() -> Intent:
+        return Intent.loads((ended / "control").read_bytes())
+
+    assert "did you mean 'split'" in change(executors={"spilt": 4})
+    assert not (ended / "control").exists()
+    assert change(executors={"split": 4}, spark_partitions=3).startswith(
+        "the topology starts with split=4 in 3 partitions of Spark; `sparkbolt check`"
+    )
+    assert remembered() == Intent(executors={"split": 4}, spark_partitions=3, before=Numbers())
+    assert change(executors={"split": 4}).startswith("no change is needed")
+    change(executors={"join": 2})
+    assert remembered().executors == {"split": 4, "join": 2}
+    assert change(reset=True).startswith(
+        "the rebalance is taken back: the topology starts with the numbers of its code"
+    )
+    assert remembered() == Intent()
+    assert [event["kind"] for event in operator.document("t")["events"]] == ["rebalanced"] * 3
+    for verb in ("activate", "restart"):
+        assert operator.change("t", verb, by="alice")["text"].endswith(f"you cannot {verb} it")
+
+
+def test_a_topology_that_has_ended_without_a_checkpoint_cannot_be_rebalanced(operator: Operator, home: Path) -> None:
+    Home(str(home)).write(entry_of("t-1-100", name="t", state=TopologyState.ENDED))
+    answer = operator.change("t", "rebalance", executors={"split": 4}, by="alice")
+    assert (answer["refused"], answer["text"]) == (
+        True,
+        "topology t-1-100 does not run, and has no checkpoint that can be read",
+    )
 
 
 # Dead letters.
