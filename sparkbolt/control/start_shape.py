@@ -17,8 +17,9 @@ from sparkbolt.api.topology import Topology
 from sparkbolt.base.file_access import Files
 from sparkbolt.control.books import EVENTS_FILE, EventBook
 from sparkbolt.control.intent import CONTROL_FILE, Intent
+from sparkbolt.driver.ledger.agreement import InletSources
 from sparkbolt.driver.ledger.generations import Generation
-from sparkbolt.driver.transition import Continuation, transition
+from sparkbolt.driver.transition import NO_INLETS, Continuation, transition
 
 STARTS_MAX = 3
 """How many starts try a rebalance with which nothing gets committed."""
@@ -46,7 +47,12 @@ class StartShape:
 
 
 def shape_of_start(
-    topology: Topology, intent: Intent, cores: int, generations: Sequence[Generation], last_commit: int
+    topology: Topology,
+    intent: Intent,
+    cores: int,
+    generations: Sequence[Generation],
+    last_commit: int,
+    inlets: InletSources = NO_INLETS,
 ) -> StartShape:
     """Decide how a topology starts.
 
@@ -56,11 +62,13 @@ def shape_of_start(
         cores: how many cores Spark has.
         generations: those of the checkpoint, oldest first.
         last_commit: the last micro-batch that is committed; -1 if there is none.
+        inlets: as in ``transition``.
     """
 
     def with_(one: Intent) -> Continuation:
         wanted, partitions = one.rebalanced(topology), one.spark_partitions
-        return transition(wanted, cores, generations, last_commit, refusal, spark_partitions=partitions)
+        known = wanted, cores, generations, last_commit, refusal
+        return transition(*known, spark_partitions=partitions, inlets=inlets)
 
     before, given_up = intent.before, None
     if before is not None and before.starts >= STARTS_MAX:

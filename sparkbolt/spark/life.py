@@ -61,6 +61,7 @@ from sparkbolt.spark.driver_rpc_client import Question
 from sparkbolt.spark.executor import packed
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.inlet_frames import MOMENT, open_inlets
+from sparkbolt.spark.inlet_moves import runs_without_inlets
 from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.relocation import name_places_anew
@@ -145,6 +146,7 @@ class Life:
         self._wait_until_s: float | None = None
         """Until when the current request waits for something to do; None before it waits."""
         self._spout_calls = SpoutCalls(calls)
+        self._reads_inlets = False
         self._frame: DataFrame | None = None
         """The rows at the end of the lane, of the micro-batch that runs."""
         where = f"checkpoint {checkpoint.directory}"
@@ -179,8 +181,12 @@ class Life:
         """Begin to process; returns at once."""
         checkpoint = self._checkpoint
         name_places_anew(checkpoint.files, checkpoint.directory, checkpoint.url, checkpoint.generation.folder)
-        self.passing = choose_form(self._spark, checkpoint)
-        inlets = open_inlets(self.lane, self._spark, f"{checkpoint.url}/{TABLES}")
+        without = bool(self.lane.inlets) and runs_without_inlets(checkpoint)
+        self.passing = choose_form(self._spark, checkpoint) or without
+        name_of = checkpoint.generations.lasting_name
+        tables = {inlet: f"{checkpoint.url}/{TABLES}/{name_of(inlet)}" for inlet in self.lane.inlets}
+        inlets = [] if without else open_inlets(self.lane, self._spark, tables)
+        self._reads_inlets = bool(inlets)
         with self._changed:
             self.coordinator.bounded_inlets = frozenset(inlet.component for inlet in inlets if inlet.bounded)
         states = initial_states(self._spark, checkpoint, self.bundle)
@@ -247,7 +253,7 @@ class Life:
 
     def _held_open(self) -> bool:
         """Whether Spark is kept from asking the sources of inlets, since the topology is not active."""
-        if self._lifecycle.emits or not self.lane.inlets or self._phase is not LifePhase.RUNS:
+        if self._lifecycle.emits or not self._reads_inlets or self._phase is not LifePhase.RUNS:
             return False
         return self.query is None or bool(self.query.isActive)
 

@@ -18,6 +18,7 @@ from sparkbolt.control.intent import CONTROL_FILE, Intent
 from sparkbolt.control.logs import current_log
 from sparkbolt.control.presence import Presence
 from sparkbolt.control.start_shape import note_try, remember, shape_of_start
+from sparkbolt.driver.ledger.agreement import InletSources
 from sparkbolt.errors import CheckpointError, WrongUseError
 from sparkbolt.spark import code_shipping, program_modules, scratch
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside
@@ -137,7 +138,8 @@ def _running(
         )
         owned.check()
         intent = Intent.loads(held.files.read(CONTROL_FILE), f"checkpoint {held.directory}")
-        shape = shape_of_start(topology, intent, cores_of(session), held.generations, held.last_commit())
+        inlets = InletSources.read(held.files, held.generations)
+        shape = shape_of_start(topology, intent, cores_of(session), held.generations, held.last_commit(), inlets)
         started = shape.started
         started.check(held.directory, apply=apply or shape.is_decided)
         for step in started.steps:

@@ -21,6 +21,7 @@ from sparkbolt.api.progress import Progress, Sight
 from sparkbolt.api.reports import QueryFailure
 from sparkbolt.api.topology import Topology
 from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.ledger.agreement import InletSources
 from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.restart_policy import Restarts
@@ -225,8 +226,9 @@ class Supervisor:
     def transition(self, topology: Topology, spark_partitions: int | None) -> Continuation:
         """How the topology would go on with another shape, after the last micro-batch that is committed."""
         checkpoint = self._checkpoint
-        cores, last = cores_of(self._spark), checkpoint.last_commit()
-        return transition(topology, cores, checkpoint.generations, last, refusal, spark_partitions=spark_partitions)
+        known = topology, cores_of(self._spark), checkpoint.generations, checkpoint.last_commit(), refusal
+        inlets = InletSources.read(checkpoint.files, checkpoint.generations)
+        return transition(*known, spark_partitions=spark_partitions, inlets=inlets)
 
     def change(self, topology: Topology, spark_partitions: int | None, why: str) -> bool:
         """Go on with another shape, behind the running micro-batch; False if this is refused."""

@@ -149,6 +149,20 @@ def test_a_running_topology_is_rebalanced_and_each_count_is_exact(
     finally:
         running.stop()
     counted(tmp_path, 260)
+    assert sum(read_counts(state, "totals", 3).values()) == 260
+    assert sum(read_counts(state, "count", 3, before).values()) == 180, "as of a micro-batch of an earlier generation"
+    with pytest.raises(WrongUseError, match=r"there is no component 'total': did you mean 'totals'\?"):
+        StoredState.of(state).tasks("total")
+    with pytest.raises(WrongUseError, match="micro-batch 9999 is not there"):
+        StoredState.of(state, 9999)
+    capsys.readouterr()
+    assert stored_state.state(state, "totals", "7") == 0
+    assert re.search(r"totals\[\d\] +7 +23\n", capsys.readouterr().out)
+    assert stored_state.state(state, "totals", export=f"{tmp_path}/totals.parquet") == 0
+    exported = pq.read_table(tmp_path / "totals.parquet").to_pylist()
+    assert {row["key"]: row["value"] for row in exported if row["key"] == "7"} == {"7": "23"}
+    log = SparkLog(LocalFiles(state))
+    assert log.numbers("commits")[-1] == log.last_commit > 0
 
     operator = Operator(open_files=open_files)
     assert operator.change(state, "rebalance", executors={"all": 4, "totals": 5}, by="ann")["done"]
@@ -169,19 +183,6 @@ def test_a_running_topology_is_rebalanced_and_each_count_is_exact(
         running.stop()
     counted(tmp_path, 280)
     assert sum(read_counts(state, "totals", 5).values()) == 280
-    assert sum(read_counts(state, "count", 3, before).values()) == 180, "as of a micro-batch of an earlier generation"
-    with pytest.raises(WrongUseError, match=r"there is no component 'total': did you mean 'totals'\?"):
-        StoredState.of(state).tasks("total")
-    with pytest.raises(WrongUseError, match="micro-batch 9999 is not there"):
-        StoredState.of(state, 9999)
-    capsys.readouterr()
-    assert stored_state.state(state, "totals", "7") == 0
-    assert re.search(r"totals\[\d\] +7 +25\n", capsys.readouterr().out)
-    assert stored_state.state(state, "totals", export=f"{tmp_path}/totals.parquet") == 0
-    exported = pq.read_table(tmp_path / "totals.parquet").to_pylist()
-    assert {row["key"]: row["value"] for row in exported if row["key"] == "7"} == {"7": "25"}
-    log = SparkLog(LocalFiles(state))
-    assert log.numbers("commits")[-1] == log.last_commit > 0
 
 
 def read_counts(checkpoint: str, component: str, tasks: int, as_of: int | None = None) -> dict[int, int]:

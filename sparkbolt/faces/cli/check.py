@@ -22,6 +22,7 @@ from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.control.intent import CONTROL_FILE, Intent
 from sparkbolt.control.start_shape import shape_of_start
+from sparkbolt.driver.ledger.agreement import InletSources
 from sparkbolt.driver.ledger.generations import Generations, SparkLog
 from sparkbolt.driver.ledger.origin import check_not_succeeded, origin_of
 from sparkbolt.driver.transition import Effect, ShapeStep
@@ -157,7 +158,8 @@ def start_with(topology: Topology, directory: str, cores: int) -> StartExamined:
         origin = origin_of(files, where)
         generations = Generations.read(files, where)
         last, intent = SparkLog(files, generations).last_commit, Intent.loads(files.read(CONTROL_FILE), where)
-        shape = shape_of_start(topology, intent, cores, generations, last)
+        inlets = InletSources.read(files, generations)
+        shape = shape_of_start(topology, intent, cores, generations, last, inlets)
         is_new = shape.started.is_new
         owned = OutputOwnership(topology, identity_in(files) or "", directory, is_lasting=True, is_new=is_new)
         copy = None if origin is None or origin.role is not None else undecided(topology, files, origin, where)
