@@ -121,7 +121,7 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class Scale:
     """The numbers that a rebalance changes."""
 
     executors: Mapping[str, int] = field(default_factory=dict)
@@ -154,18 +154,18 @@ class Intent:
     """By component: the number of tasks that replaces the declared one."""
     spark_partitions: int | None = None
     """The number of Spark's partitions; None: as many as there is use for."""
-    before: Numbers | None = None
+    before: Scale | None = None
     """The numbers before the last rebalance, until something is committed with the new ones; None: there is no way
     back."""
 
-    def rebalance(self, numbers: Numbers) -> Intent:
+    def rebalance(self, scale: Scale) -> Intent:
         """A copy with other numbers of tasks and partitions; those of before stay until something is committed."""
-        now = Numbers(self.executors, self.spark_partitions)
-        if numbers == now:
+        now = Scale(self.executors, self.spark_partitions)
+        if scale == now:
             return self
         before = replace(self.before, starts=0) if self.before is not None else now
-        changed = replace(self, executors=numbers.executors, spark_partitions=numbers.spark_partitions)
-        return replace(changed, before=None if numbers == before else before)
+        changed = replace(self, executors=scale.executors, spark_partitions=scale.spark_partitions)
+        return replace(changed, before=None if scale == before else before)
 
     def taken_back(self) -> Intent:
         """A copy without the last rebalance, if nothing is committed with it."""

@@ -37,7 +37,7 @@ from sparkbolt.control.documents import (
     done,
     refused,
 )
-from sparkbolt.control.intent import CONTROL_FILE, Intent, Numbers
+from sparkbolt.control.intent import CONTROL_FILE, Intent, Scale
 from sparkbolt.control.letters.seen import count_seen
 from sparkbolt.control.operable import Operable, TopologyView
 from sparkbolt.control.parameters import Row
@@ -371,9 +371,9 @@ class Steering:
         self.operable.write(CONTROL_FILE, intent.dumps())
         self._intent = intent
 
-    def rebalance(self, numbers: Numbers, by: str) -> Answer:
+    def rebalance(self, scale: Scale, by: str) -> Answer:
         """Move to other numbers of tasks and partitions; they are durable before that begins."""
-        executors, partitions = numbers.executors, numbers.spark_partitions
+        executors, partitions = scale.executors, scale.spark_partitions
         try:
             steps = self.operable.plan(executors, partitions)
         except SparkboltError as error:
@@ -383,7 +383,7 @@ class Steering:
             if (kept, partitions) != (self._intent.executors, self._intent.spark_partitions):
                 self.remember(replace(self._intent, executors=kept, spark_partitions=partitions))
             return done("no change is needed: it has these tasks and partitions already")
-        self.remember(self._intent.rebalance(numbers))
+        self.remember(self._intent.rebalance(scale))
         self.operable.rebalance(executors, partitions, f"rebalanced by {by}")
         self.note("rebalanced", "; ".join(steps), by)
         return accepted(f"the topology is being rebalanced: {'; '.join(steps)}; this stays{self.how_long()}")

@@ -8,7 +8,7 @@ from sparkbolt.base.file_access import Files
 from sparkbolt.control.books import EVENTS_FILE, EventBook
 from sparkbolt.control.description import Description
 from sparkbolt.control.documents import Answer, done
-from sparkbolt.control.intent import CONTROL_FILE, Intent, Numbers
+from sparkbolt.control.intent import CONTROL_FILE, Intent, Scale
 
 
 class StoppedTopology:
@@ -21,14 +21,14 @@ class StoppedTopology:
         self.components = [one["id"] for one in Description.read(files).components if one["kind"] != "system"]
         """The ids of the last start."""
 
-    def rebalance(self, numbers: Numbers, by: str) -> Answer:
+    def rebalance(self, scale: Scale, by: str) -> Answer:
         """Remember other numbers of tasks and partitions, or take back a rebalance with which nothing is committed."""
-        intent = self.intent.rebalance(numbers)
+        intent = self.intent.rebalance(scale)
         if intent == self.intent:
-            return done(f"no change is needed: the topology starts {self._words(numbers)}")
+            return done(f"no change is needed: the topology starts {self._words(scale)}")
         taken_back = self.intent.before is not None and intent.before is None
         what = "the rebalance is taken back: the topology starts" if taken_back else "the topology starts"
-        text = f"{what} {self._words(numbers)}"
+        text = f"{what} {self._words(scale)}"
         self._files.write(CONTROL_FILE, intent.dumps())
         self.intent = intent
         events = EventBook(self._files.read(EVENTS_FILE))
@@ -37,8 +37,8 @@ class StoppedTopology:
         return done(f"{text}; `sparkbolt check` with its code and this checkpoint shows what moves")
 
     @staticmethod
-    def _words(numbers: Numbers) -> str:
-        tasks = ", ".join(f"{name}={number}" for name, number in sorted(numbers.executors.items()))
-        partitions = numbers.spark_partitions
+    def _words(scale: Scale) -> str:
+        tasks = ", ".join(f"{name}={number}" for name, number in sorted(scale.executors.items()))
+        partitions = scale.spark_partitions
         parts = [f"with {tasks}"] * bool(tasks) + [f"in {partitions} partitions of Spark"] * (partitions is not None)
         return " ".join(parts) or "with the numbers of its code"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from sparkbolt.api.config import did_you_mean
 from sparkbolt.control.documents import Answer, TopologyState, accepted, done, refused
-from sparkbolt.control.intent import RESET, TRACES_MAX, Intent, Numbers, Trace, checked_setting
+from sparkbolt.control.intent import RESET, TRACES_MAX, Intent, Scale, Trace, checked_setting
 from sparkbolt.control.letters.selection import LetterFilter
 from sparkbolt.control.parameters import Parameter, Row
 from sparkbolt.control.stopped import StoppedTopology
@@ -291,10 +291,10 @@ def rebalance(
     if mistakes:
         return refused("; ".join(mistakes))
     known = Intent() if reset else steering.intent
-    numbers = Numbers({**known.executors, **(executors or {})}, spark_partitions or known.spark_partitions)
+    scale = Scale({**known.executors, **(executors or {})}, spark_partitions or known.spark_partitions)
     if isinstance(steering, StoppedTopology):
-        return steering.rebalance(numbers, by)
-    return partial(steering.rebalance, numbers, by)
+        return steering.rebalance(scale, by)
+    return partial(steering.rebalance, scale, by)
 
 
 SAVED, NOT_SAVED = "savepoint", "savepoint failed"

@@ -18,7 +18,7 @@ from sparkbolt.control.control import ControlServer
 from sparkbolt.control.description import Description
 from sparkbolt.control.documents import ALL_TIME, TopologyState
 from sparkbolt.control.home import AmbiguousTopologyError, Home, UnknownTopologyError
-from sparkbolt.control.intent import Intent, Numbers
+from sparkbolt.control.intent import Intent, Scale
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.steering import Steering
 from sparkbolt.driver.ledger.generations import Generations
@@ -253,7 +253,7 @@ def test_a_topology_that_does_not_run_is_rebalanced_for_its_next_start(operator:
     assert change(executors={"split": 4}, spark_partitions=3).startswith(
         "the topology starts with split=4 in 3 partitions of Spark; `sparkbolt check`"
     )
-    assert remembered() == Intent(executors={"split": 4}, spark_partitions=3, before=Numbers())
+    assert remembered() == Intent(executors={"split": 4}, spark_partitions=3, before=Scale())
     assert change(executors={"split": 4}).startswith("no change is needed")
     change(executors={"join": 2})
     assert remembered().executors == {"split": 4, "join": 2}

@@ -9,7 +9,7 @@ import pytest
 from sparkbolt import Topology
 from sparkbolt.api.keyed_state import refusal
 from sparkbolt.control.books import EVENTS_FILE, events_in
-from sparkbolt.control.intent import CONTROL_FILE, Intent, Numbers
+from sparkbolt.control.intent import CONTROL_FILE, Intent, Scale
 from sparkbolt.control.start_shape import STARTS_MAX, StartShape, note_try, remember, shape_of_start
 from sparkbolt.driver.ledger.generations import Generations
 from sparkbolt.driver.transition import transition
@@ -25,7 +25,7 @@ def shape(intent: Intent, own: Topology | None = None, known: Generations = FIRS
 
 
 def test_a_rebalance_decides_what_a_start_moves_and_nothing_else() -> None:
-    intent = Intent().rebalance(Numbers({"count": 5}))
+    intent = Intent().rebalance(Scale({"count": 5}))
     begun = shape(intent)
     assert [step.needs_decision for step in begun.started.steps] == [True]
     assert begun.is_decided
@@ -40,13 +40,13 @@ def test_a_rebalance_decides_what_a_start_moves_and_nothing_else() -> None:
 
 def test_a_rebalance_is_taken_back_until_something_is_committed_with_it() -> None:
     before = Intent(executors={"count": 3}, spark_partitions=4)
-    intent = before.rebalance(Numbers({"count": 5})).rebalance(Numbers({"count": 7}, 8))
+    intent = before.rebalance(Scale({"count": 5})).rebalance(Scale({"count": 7}, 8))
     assert intent.taken_back() == before
-    assert intent.rebalance(Numbers({"count": 3}, 4)) == before, "the same numbers as before"
+    assert intent.rebalance(Scale({"count": 3}, 4)) == before, "the same numbers as before"
     assert Intent.loads(intent.dumps()) == intent
     begun = shape(intent)
     known, base = begun.started.generations, begun.started.generations[-1].base
-    assert shape(intent, known=known, last=base - 1).intent.before == Numbers({"count": 3}, 4)
+    assert shape(intent, known=known, last=base - 1).intent.before == Scale({"count": 3}, 4)
     settled = shape(intent, known=known, last=base)
     assert (settled.intent, settled.is_decided) == (replace(intent, before=None), False)
     assert settled.before(topology()) is None
@@ -55,7 +55,7 @@ def test_a_rebalance_is_taken_back_until_something_is_committed_with_it() -> Non
 
 def test_a_rebalance_with_which_nothing_is_ever_committed_is_given_up() -> None:
     files = MemoryFiles()
-    files.write(CONTROL_FILE, Intent().rebalance(Numbers({"count": 5})).dumps())
+    files.write(CONTROL_FILE, Intent().rebalance(Scale({"count": 5})).dumps())
     known, tasks = FIRST, []
     for _ in range(STARTS_MAX + 2):
         intent = Intent.loads(files.read(CONTROL_FILE))
@@ -84,8 +84,8 @@ def test_the_numbers_and_settings_of_a_component_stay_when_it_is_renamed() -> No
 
 @pytest.mark.parametrize("starts", [0, 2])
 def test_a_rebalance_that_is_changed_is_tried_anew(starts: int) -> None:
-    intent = Intent().rebalance(Numbers({"count": 5}))
+    intent = Intent().rebalance(Scale({"count": 5}))
     for _ in range(starts):
         intent = intent.tried()
-    assert intent.before == Numbers(starts=starts)
-    assert intent.rebalance(Numbers({"count": 6})).before == Numbers()
+    assert intent.before == Scale(starts=starts)
+    assert intent.rebalance(Scale({"count": 6})).before == Scale()

@@ -12,7 +12,7 @@ import pytest
 from sparkbolt import ConfigError
 from sparkbolt.control.books import events_in
 from sparkbolt.control.documents import ALL_TIME, TopologyState, refused
-from sparkbolt.control.intent import TRACES_MAX, Intent, Numbers
+from sparkbolt.control.intent import TRACES_MAX, Intent, Scale
 from sparkbolt.control.steering import Steering
 from sparkbolt.driver.overrides import TraceWish
 from tests.unit.control.test_home import wait_for
@@ -201,7 +201,7 @@ def test_a_rebalance_can_be_forgotten_until_something_is_committed_with_it(start
         return Intent.loads(running.files["control"])
 
     steering.ask("rebalance", {"executors": {"split": 4}}, "alice")
-    assert remembered().before == Numbers({"split": 2})
+    assert remembered().before == Scale({"split": 2})
     steering.forget_rebalance()
     assert remembered() == Intent(executors={"split": 2})
     steering.ask("rebalance", {"executors": {"split": 4}}, "alice")
