@@ -15,6 +15,7 @@ from sparkbolt.api.inlets import InletSpout
 from sparkbolt.api.keyed_state import refusal
 from sparkbolt.driver.ledger.agreement import InletSources
 from sparkbolt.driver.ledger.generations import Generations
+from sparkbolt.driver.lifecycle import LifecycleEvent
 from sparkbolt.driver.transition import Continuation, Effect, source_places, transition
 from sparkbolt.errors import CheckpointError, InvalidTopology, StateError
 from sparkbolt.files.memory import MemoryFiles
@@ -229,6 +230,70 @@ def test_rows_that_are_not_outside_yet_are_committed_once_by_their_committer_wit
     rows = [n for rows in TARGET.values() for n in rows]
     assert Counter(rows) == Counter(number % KEYS for number in range(60))
     assert engine.ledger.metrics.of("numbers").acked == 60
+
+
+class CountAndStart(Bolt):
+    """Counts each number, and starts a tree with each count."""
+
+    outputs = ["n", "count"]
+    keyed = starts_trees = True
+
+    def init_state(self, state: Any) -> None:
+        self.counts = state
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        count = self.counts.get(tup["n"], 0) + 1
+        self.counts.put(tup["n"], count)
+        collector.emit([tup["n"], count])
+        collector.ack(tup)
+
+
+class FailsOnce(BasicBolt):
+    """Fails each tuple at its first attempt."""
+
+    stateless = True
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.attempt == 1:
+            raise ValueError("not now")
+
+
+def test_a_bolt_that_starts_trees_gets_fewer_tasks_once_those_of_the_tasks_that_go_are_finished() -> None:
+    def built(tasks: int) -> Topology:
+        builder = TopologyBuilder("starting")
+        builder.set_spout("numbers", Numbers(), max_attempts=3)
+        builder.set_bolt("count", CountAndStart(), tasks, max_attempts=5).fields_grouping("numbers", ["n"])
+        builder.set_bolt("fails", FailsOnce()).shuffle_grouping("count")
+        return builder.build()
+
+    run = Run(built(3))
+    engine = run.engine
+
+    def finish_trees() -> None:
+        """Stop the spout, and wait until nothing is open, which the tasks know then."""
+        engine.machine.lifecycle.on(LifecycleEvent.DEACTIVATE)
+        for _ in range(50):
+            engine.now_ms += 1000
+            engine.step()
+        assert engine.ledger.open_trees == 0
+
+    for tasks in (1, 2, 1):
+        run.steps(4)
+        with pytest.raises(StateError, match=r"trees that task \d has started are open, and the task goes: deactivate"):
+            engine.restart(built(tasks))
+        engine.restart()
+        finish_trees()
+        engine.restart(built(tasks))
+        run.steps(1)
+        engine.restart(built(3))
+    for _ in range(200):
+        engine.now_ms += 1000
+        engine.step()
+    acked = engine.ledger.metrics.of
+    assert (acked("numbers").acked, acked("count").acked) == (200, 400), "its tuples, and the trees that it has started"
+    assert engine.ledger.open_trees == 0
+    each = Counter(number % KEYS for number in range(200))
+    assert set(run.counted) == {(key, n) for key in each for n in range(1, each[key] + 1)}
 
 
 def test_a_bolt_with_state_that_is_added_in_front_moves_the_levels_and_loses_nothing() -> None:
