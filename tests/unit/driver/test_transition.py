@@ -425,9 +425,9 @@ def test_what_cannot_go_on_is_refused_by_name_with_what_to_do() -> None:
         "bolt 'count' is refused: it gets numbers/default by shuffle, and got it by fields(n), so its tuples would "
         "meet the state of other ones: change it back, or give it another id, which begins empty"
     ]
-    known, last = begun(built("all"))
-    refused = transition(built("all", 3), 2, known, last, refusal).refusals
-    assert [step.why.partition(":")[0] for step in refused] == ["it has 3 tasks and had 2"]
+    known, last = begun(built("all", 1))
+    refused = transition(built("all", 2), 2, known, last, refusal).refusals
+    assert [step.why.partition(":")[0] for step in refused] == ["it has 2 tasks and had 1"]
     assert "define rescale(self, states, part, parts) in its class" in refused[0].why
     known, last = begun(built("shuffle"))
     assert not transition(built("shuffle", 3), 2, known, last, refusal).refusals
