@@ -64,6 +64,7 @@ from sparkbolt.spark.inlet_frames import MOMENT, open_inlets
 from sparkbolt.spark.inlet_moves import runs_without_inlets
 from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.lane_query import acker, lane_frame
+from sparkbolt.spark.output_ownership import forget_uncommitted
 from sparkbolt.spark.relocation import name_places_anew
 from sparkbolt.spark.session import cores_of, is_local, jvm_lives, stage_that_runs
 from sparkbolt.spark.source_task import divided_rows, packed_task
@@ -181,6 +182,8 @@ class Life:
         """Begin to process; returns at once."""
         checkpoint = self._checkpoint
         name_places_anew(checkpoint.files, checkpoint.directory, checkpoint.url, checkpoint.generation.folder)
+        if 0 <= checkpoint.last_commit() < checkpoint.generation.base:
+            forget_uncommitted(self.topology, checkpoint.generation)
         without = bool(self.lane.inlets) and runs_without_inlets(checkpoint)
         self.passing = choose_form(self._spark, checkpoint) or without
         name_of = checkpoint.generations.lasting_name
