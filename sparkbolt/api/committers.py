@@ -45,6 +45,9 @@ class CommittingBolt(BoltBase):
 
         ``context.checkpoint_id`` distinguishes the transactions of this topology from those of others.
         ``context.spark`` is the topology's own Spark session.
+
+        If the bolt has another id than when it kept rows, and a crash has left them, a copy with
+        ``context.component`` of then commits them first.
         """
 
     @abstractmethod

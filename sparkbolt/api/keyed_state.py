@@ -54,6 +54,11 @@ def is_broadcast(spec: ComponentSpec) -> bool:
     return any(type(sub.grouping) is AllGrouping for sub in spec.subscriptions)
 
 
+def is_same_in_all(spec: ComponentSpec) -> bool:
+    """Whether each task of a bolt gets all of its tuples, from which all know the same."""
+    return bool(spec.subscriptions) and all(type(sub.grouping) is AllGrouping for sub in spec.subscriptions)
+
+
 def stays(spec: ComponentSpec) -> bool:
     """Whether any task may get any tuple of a bolt, so that the state of each stays where it is."""
     return all(type(sub.grouping) in _ANY_TASK for sub in spec.subscriptions)
@@ -75,6 +80,8 @@ def refusal(spec: ComponentSpec, before: int, after: int) -> str | None:
         if after > before:
             return None
         return f"nothing says which task takes over the state of those that go: {_RESCALE}"
+    if is_same_in_all(spec) and before > 1:
+        return None
     hint = "" if is_broadcast(spec) else ", or use fields groupings"
     return f"its tasks do not get their tuples by the keys of its state: {_RESCALE}{hint}"
 

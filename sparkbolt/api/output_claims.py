@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 
@@ -40,4 +40,16 @@ class OutputClaimer(ABC):
 
         Raises:
             CheckpointError: meanwhile the directory belongs to another checkpoint.
+        """
+
+    @abstractmethod
+    def forget_output(self, ids: Collection[str], micro_batch_id: int) -> None:
+        """Driver, before the first micro-batch of a changed topology: remove what may be there of others like it.
+
+        Tasks that there are no more have written it before their micro-batch was committed. Nothing happens if this
+        machine cannot reach the directory.
+
+        Args:
+            ids: the ids that the component has and had.
+            micro_batch_id: the first micro-batch that is not committed.
         """

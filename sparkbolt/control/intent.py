@@ -121,6 +121,18 @@ class Trace:
 
 
 @dataclass(frozen=True)
+class Scale:
+    """The numbers that a rebalance changes."""
+
+    executors: Mapping[str, int] = field(default_factory=dict)
+    """By component: the number of tasks that replaces the declared one."""
+    spark_partitions: int | None = None
+    """The number of Spark's partitions; None: as many as there is use for."""
+    starts: int = 0
+    """Of the numbers before a rebalance: how many starts have tried it."""
+
+
+@dataclass(frozen=True)
 class Intent:
     """The operators' requests that are still in force.
 
@@ -142,6 +154,40 @@ class Intent:
     """By component: the number of tasks that replaces the declared one."""
     spark_partitions: int | None = None
     """The number of Spark's partitions; None: as many as there is use for."""
+    before: Scale | None = None
+    """The numbers before the last rebalance, until something is committed with the new ones; None: there is no way
+    back."""
+
+    def rebalance(self, scale: Scale) -> Intent:
+        """A copy with other numbers of tasks and partitions; those of before stay until something is committed."""
+        now = Scale(self.executors, self.spark_partitions)
+        if scale == now:
+            return self
+        before = replace(self.before, starts=0) if self.before is not None else now
+        changed = replace(self, executors=scale.executors, spark_partitions=scale.spark_partitions)
+        return replace(changed, before=None if scale == before else before)
+
+    def taken_back(self) -> Intent:
+        """A copy without the last rebalance, if nothing is committed with it."""
+        before = self.before
+        if before is None:
+            return self
+        return replace(self, executors=before.executors, spark_partitions=before.spark_partitions, before=None)
+
+    def tried(self) -> Intent:
+        """A copy after one more start has tried the last rebalance."""
+        before = self.before
+        return self if before is None else replace(self, before=replace(before, starts=before.starts + 1))
+
+    def also_called(self, renamed: Mapping[str, str]) -> Intent:
+        """A copy that also knows components by the ids that they have now; ``renamed`` is by the id before."""
+
+        def both(values: Mapping[str, Any]) -> dict[str, Any]:
+            return {**{new: values[old] for old, new in renamed.items() if old in values}, **values}
+
+        before = None if self.before is None else replace(self.before, executors=both(self.before.executors))
+        settings = {key: both(values) for key, values in self.settings.items()}
+        return replace(self, executors=both(self.executors), settings=settings, before=before)
 
     def rebalanced(self, topology: Topology) -> Topology:
         """A topology with the numbers of tasks that operators have set."""

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 from sparkbolt.api.metrics import TopologyMetrics
@@ -41,6 +42,7 @@ from sparkbolt.control.parameters import Parameter
 from sparkbolt.control.past import Past
 from sparkbolt.control.problems import verdict_of
 from sparkbolt.control.questions import Last, Search, TimeMs, Views, question
+from sparkbolt.control.stopped import StoppedTopology
 from sparkbolt.control.verbs import VERBS
 from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
 from sparkbolt.errors import SparkboltError
@@ -346,7 +348,7 @@ class Operator(Views):
     def change(self, topology: str, verb: str, /, *, by: str, **arguments: Any) -> Answer:
         """Perform a row of ``VERBS``.
 
-        A topology that does not run refuses it, unless the verb is about dead letters.
+        A topology that does not run refuses it, unless the verb is about dead letters, or ``when_stopped``.
         """
         entry, row = self.find(topology), VERBS[verb]
         try:
@@ -355,6 +357,8 @@ class Operator(Views):
             return refused(f"{verb}: {mismatch.place or 'it'} {mismatch.text}")
         if row.of_letters:
             return self._with_letters(entry, by, lambda letters: row.act(letters, **given))
+        if not TopologyState.of(entry["state"]).runs and row.when_stopped:
+            return self._with_stopped(entry, lambda stopped: row.act(stopped, by, **given))
         if not TopologyState.of(entry["state"]).runs:
             how = f" ({entry['why'].splitlines()[0].rstrip(':')})" if entry["why"] else ""
             return refused(f"topology {entry['id']} does not run{how}: you cannot {verb} it")
@@ -386,6 +390,16 @@ class Operator(Views):
                 "SPARKBOLT_CONTROL=tcp://..."
             )
         return ""
+
+    def _with_stopped(self, entry: TopologyEntry, act: Callable[[StoppedTopology], Answer]) -> Answer:
+        """Change what a topology that does not run starts with."""
+        past = self._past(entry) if entry["checkpoint"] is not None else None
+        if past is None:
+            return refused(f"topology {entry['id']} does not run, and has no checkpoint that can be read")
+        try:
+            return act(StoppedTopology(self._open_files(past.directory, write=True), f"checkpoint {past.directory}"))
+        except Exception as error:  # noqa: BLE001  such as a full disk: the answer reports it
+            return refused(str(error) if isinstance(error, SparkboltError) else line_of(error))
 
     # Dead letters.
 

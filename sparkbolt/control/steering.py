@@ -8,13 +8,14 @@ for it; if the engine is busy for longer, the answer says that the request was a
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -33,9 +34,10 @@ from sparkbolt.control.documents import (
     TopologyEntry,
     TopologyState,
     accepted,
+    done,
     refused,
 )
-from sparkbolt.control.intent import CONTROL_FILE, Intent
+from sparkbolt.control.intent import CONTROL_FILE, Intent, Scale
 from sparkbolt.control.letters.seen import count_seen
 from sparkbolt.control.operable import Operable, TopologyView
 from sparkbolt.control.parameters import Row
@@ -93,7 +95,6 @@ class Steering:
         self.operable, self._entry, self.now_ms, self._wait_secs = operable, entry, now_ms, wait_secs
         where = f"checkpoint {operable.checkpoint}"
         self._intent = Intent.loads(operable.read(CONTROL_FILE), where)
-        self._before_rebalance: Intent | None = None
         self._level_before: int | None = None
         self.errors = ErrorBook(socket.gethostname())
         self.events = EventBook(_read(operable, EVENTS_FILE))
@@ -112,8 +113,13 @@ class Steering:
 
     @property
     def topology(self) -> Topology:
-        """The declared topology."""
+        """The topology as it runs."""
         return self.operable.lane.topology
+
+    @property
+    def components(self) -> Collection[str]:
+        """The ids of its components."""
+        return self.topology.components
 
     # The life of it.
 
@@ -365,17 +371,39 @@ class Steering:
         self.operable.write(CONTROL_FILE, intent.dumps())
         self._intent = intent
 
-    def remember_rebalance(self, executors: Mapping[str, int], spark_partitions: int | None) -> None:
-        """Make a rebalance durable, before it begins."""
-        self._before_rebalance = self._intent
-        self.remember(replace(self._intent, executors=executors, spark_partitions=spark_partitions))
+    def rebalance(self, scale: Scale, by: str) -> Answer:
+        """Move to other numbers of tasks and partitions; they are durable before that begins."""
+        executors, partitions = scale.executors, scale.spark_partitions
+        try:
+            steps = self.operable.plan(executors, partitions)
+        except SparkboltError as error:
+            return refused(str(error))
+        if not steps:
+            kept = {name: number for name, number in self._intent.executors.items() if name in executors}
+            if (kept, partitions) != (self._intent.executors, self._intent.spark_partitions):
+                self.remember(replace(self._intent, executors=kept, spark_partitions=partitions))
+            return done("no change is needed: it has these tasks and partitions already")
+        self.remember(self._intent.rebalance(scale))
+        self.operable.rebalance(executors, partitions, f"rebalanced by {by}")
+        self.note("rebalanced", "; ".join(steps), by)
+        return accepted(f"the topology is being rebalanced: {'; '.join(steps)}; this stays{self.how_long()}")
 
     def forget_rebalance(self) -> None:
         """The last rebalance could not be done: the next start must not try it again."""
-        before = self._before_rebalance
-        if before is not None:
-            self.remember(replace(self._intent, executors=before.executors, spark_partitions=before.spark_partitions))
-            self._before_rebalance = None
+        if self._intent.before is not None:
+            self.remember(self._intent.taken_back())
+
+    def settle_rebalance(self) -> None:
+        """Something is committed after the last rebalance: soon it is durable that there is no way back."""
+        settled = self._intent.before
+
+        def act() -> Answer:
+            if self._intent.before is settled:  # otherwise another rebalance was requested meanwhile
+                self.remember(replace(self._intent, before=None))
+            return done("noted")
+
+        with contextlib.suppress(queue.Full):  # the next start finds that out itself
+            self._jobs.put_nowait((act, Future()))
 
     def flush(self) -> None:
         """Write the events to the checkpoint."""

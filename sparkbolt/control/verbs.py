@@ -10,13 +10,15 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from sparkbolt.api.config import did_you_mean
 from sparkbolt.control.documents import Answer, TopologyState, accepted, done, refused
-from sparkbolt.control.intent import RESET, TRACES_MAX, Trace, checked_setting
+from sparkbolt.control.intent import RESET, TRACES_MAX, Intent, Scale, Trace, checked_setting
 from sparkbolt.control.letters.selection import LetterFilter
 from sparkbolt.control.parameters import Parameter, Row
+from sparkbolt.control.stopped import StoppedTopology
 from sparkbolt.errors import ConfigError, SparkboltError
 
 if TYPE_CHECKING:
@@ -80,6 +82,8 @@ class Verb(Row):
     has_command: bool = True
     has_route: bool = True
     of_letters: bool = False
+    when_stopped: bool = False
+    """Whether it also changes a topology that does not run; its function gets ``StoppedTopology`` then."""
 
     @staticmethod
     def named(name: str) -> str:
@@ -247,22 +251,25 @@ def set_(steering: Steering, by: str, key: str, value: str, *, component: str | 
 
 
 @verb(
-    effect="The topology pauses for some seconds, moves its state to the new tasks, and goes on, also after restarts.",
+    effect="The topology pauses for some seconds, moves its state to the new tasks, and goes on, also after restarts. "
+    "If it does not run, it does this when it starts again.",
     button="Rebalance",
     later="it is rebalanced as soon as it handles the request",
     tab="settings",
     is_storms=True,
+    when_stopped=True,
 )
 def rebalance(
-    steering: Steering,
+    steering: Steering | StoppedTopology,
     by: str,
     *,
     wait_secs: Annotated[float | None, Parameter(options=WAIT, metavar="SECS", is_shown=False)] = None,  # noqa: ARG001
     num_workers: Annotated[int | None, Parameter(lowest=1, options=("-n", "--num-workers"), is_shown=False)] = None,
     executors: Annotated[dict[str, int] | None, Parameter(options=("-e", "--executor"), metavar="COMPONENT=N")] = None,
     spark_partitions: Annotated[int | None, Parameter(lowest=1, options=("-s", "--spark-partitions"))] = None,
+    reset: Annotated[bool, Parameter(is_shown=False)] = False,
 ) -> Answer | Deed:
-    """Change the number of tasks of components while the topology runs.
+    """Change the number of tasks, now or for the next start.
 
     Args:
         steering: handles the requests to the topology.
@@ -271,8 +278,9 @@ def rebalance(
         num_workers: as Storm's: the number of processes, which Spark sets.
         executors: the number of tasks of a component (repeatable).
         spark_partitions: the number of Spark's partitions, among which the tasks are spread.
+        reset: first go back to the numbers of the code, without those of earlier rebalances.
     """
-    components, mistakes = steering.topology.components, []
+    components, mistakes = steering.components, []
     for name, number in (executors or {}).items():
         if name not in components:
             mistakes.append(f"there is no component {name!r}{did_you_mean(name, components)}")
@@ -282,22 +290,11 @@ def rebalance(
         mistakes.append("Spark sets the number of processes: use --master and Spark's configuration")
     if mistakes:
         return refused("; ".join(mistakes))
-    wanted = {**steering.intent.executors, **(executors or {})}
-    partitions = spark_partitions or steering.intent.spark_partitions
-
-    def act() -> Answer:
-        try:
-            steps = steering.operable.plan(wanted, partitions)
-        except SparkboltError as error:
-            return refused(str(error))
-        if not steps:
-            return done("no change is needed: it has these tasks and partitions already")
-        steering.remember_rebalance(wanted, partitions)
-        steering.operable.rebalance(wanted, partitions, f"rebalanced by {by}")
-        steering.note("rebalanced", "; ".join(steps), by)
-        return accepted(f"the topology is being rebalanced: {'; '.join(steps)}; this stays{steering.how_long()}")
-
-    return act
+    known = Intent() if reset else steering.intent
+    scale = Scale({**known.executors, **(executors or {})}, spark_partitions or known.spark_partitions)
+    if isinstance(steering, StoppedTopology):
+        return steering.rebalance(scale, by)
+    return partial(steering.rebalance, scale, by)
 
 
 SAVED, NOT_SAVED = "savepoint", "savepoint failed"

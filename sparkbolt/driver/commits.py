@@ -7,6 +7,8 @@ after Spark has committed n, and before n is promoted, so a spout gets no verdic
 Rule 2: a file is removed when ``commit`` has returned. So if a file of a committed micro-batch exists, its rows may not
 be outside, and the next life begins with it.
 Rule 3: rows of a micro-batch that Spark has not committed do not count; when it runs again, it replaces them.
+Rule 4: a component that has another id now commits the rows of before as the one that it was, so that a target which
+has noted their txid by that id knows them.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 from sparkbolt.api.committers import CommittingBolt, txid_of
 from sparkbolt.base.file_access import Files
 from sparkbolt.driver.effects import Commit, Remove, Write
+from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.errors import CheckpointError
 from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.verdicts import KeptRows
@@ -32,8 +35,15 @@ _DIGEST_BYTES = 16
 class Commits:
     """The commits of one life; not thread safe: the engine calls it under its lock."""
 
-    def __init__(self, lane: Lane, files: Files) -> None:
-        """Find the rows that earlier lives have left in ``files``, which are only read."""
+    def __init__(self, lane: Lane, files: Files, generations: Sequence[Generation] = ()) -> None:
+        """Find the rows that earlier lives have left in ``files``, which are only read.
+
+        Args:
+            lane: the topology, laid out.
+            files: the checkpoint's.
+            generations: the checkpoint's, oldest first; they know the ids that components had.
+        """
+        self._generations = Generations(generations)
         self._order = [spec.id for spec in lane.topology.bolts if isinstance(spec.component, CommittingBolt)]
         self._files = files
         self._waiting = {_place(name) for name in files.names(FOLDER) if name.partition(".")[0].isdigit()}
@@ -73,20 +83,26 @@ class Commits:
         for place in sorted(due, key=lambda place: (place[0], self._rank(place))):
             micro_batch_id, component = place
             rows = partial(_unpickled, self._staged.get(place) or self._load(place))
-            yield Commit(component, txid_of(micro_batch_id), rows)
+            today = self._today(place)
+            yield Commit(today, txid_of(micro_batch_id), rows, component if component != today else None)
             yield Remove(_name(place))
             self._waiting.remove(place)
             self._staged.pop(place, None)
 
     def _rank(self, place: tuple[int, str]) -> int:
-        micro_batch_id, component = place
-        if component not in self._order:
+        today = self._today(place)
+        if today not in self._order:
+            micro_batch_id, component = place
             raise CheckpointError(
                 f"{_name(place)} has rows of {component!r} which are not committed yet, and the topology has no "
-                f"committer of that name: start it once as it was, so that it commits txid {txid_of(micro_batch_id)}, "
-                "or remove the file"
+                f"committer of that name, nor one with renamed_from={component!r}: start it once as it was, so that "
+                f"it commits txid {txid_of(micro_batch_id)}, or remove the file"
             )
-        return self._order.index(component)
+        return self._order.index(today)
+
+    def _today(self, place: tuple[int, str]) -> str:
+        micro_batch_id, component = place
+        return self._generations.id_today(component, micro_batch_id)
 
     def _load(self, place: tuple[int, str]) -> list[bytes]:
         rows: list[bytes] = pickle.loads(_body(self._files, place))

@@ -29,6 +29,7 @@ from sparkbolt.api.ranges import Range
 from sparkbolt.base.ids import empty_u64, split_key
 from sparkbolt.base.tracebacks import place_in
 from sparkbolt.driver.effects import Steps
+from sparkbolt.driver.ledger.generations import Generation
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.driver.ledger.ledger_settings import ROTATIONS
 from sparkbolt.driver.lifecycle import Lifecycle
@@ -77,6 +78,7 @@ class Coordinator:
         *,
         now_ms: int,
         mono_s: float,
+        generations: Sequence[Generation] = (),
     ) -> None:
         """Begin a life of the topology.
 
@@ -87,6 +89,7 @@ class Coordinator:
             lifecycle: the state of the topology, which says whether spouts may emit.
             now_ms: the wall clock, in milliseconds since the epoch.
             mono_s: a monotonic clock, in seconds.
+            generations: the checkpoint's, oldest first.
         """
         self.lane = lane
         self.topology = lane.topology
@@ -125,7 +128,7 @@ class Coordinator:
         """The monotonic time at which the plans' time was ``ledger.last_now_ms``."""
         self._emitted: dict[str, int] = {}
         self._timers = Timers(lane.runtime_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
-        self.returned = ReturnedLetters(lane, ledger)
+        self.returned = ReturnedLetters(lane, ledger, generations)
         """The dead letters that operators have given back; the machine reads them."""
         self.spout_steps = SpoutSteps(spouts, lane.inlets, ledger)
         self._watermarks = Watermarks(lane, spouts)

@@ -144,6 +144,8 @@ class Commit:
     component: str
     txid: int
     rows: Rows
+    kept_as: str | None = None
+    """The component's id when it kept them, if it has another one now: what it writes to knows it by that id."""
 
 
 @dataclass(frozen=True)

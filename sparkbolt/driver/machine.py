@@ -128,7 +128,13 @@ def begin(
     yield DropLetters(committed)
     spouts: Mapping[str, PartitionedSpout] = yield OpenSpouts()
     coordinator = Coordinator(
-        lane, ledger, spouts, lifecycle or Lifecycle(), now_ms=int(clock.now_ms), mono_s=clock.mono_s
+        lane,
+        ledger,
+        spouts,
+        lifecycle or Lifecycle(),
+        now_ms=int(clock.now_ms),
+        mono_s=clock.mono_s,
+        generations=generations,
     )
     planner = Planner(
         coordinator,
@@ -140,7 +146,7 @@ def begin(
         base=generations[-1].base if generations else 0,
     )
     transaction = Transaction(lane, files) if lane.topology.config.transactional else None
-    return DriverMachine(coordinator, planner, clock, Commits(lane, files), transaction)
+    return DriverMachine(coordinator, planner, clock, Commits(lane, files, generations), transaction)
 
 
 class DriverMachine:

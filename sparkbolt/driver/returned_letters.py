@@ -8,20 +8,22 @@ Rule 1: a file is removed only after a promoted plan has taken all of its lines,
 Rule 2: the ledger knows the lines that promoted plans have taken, so a line is taken once.
 Rule 3: a letter whose message is not finished waits: its message has one position, and one state. If the message was
 given back already, the second request for the same letter has no effect.
+Rule 4: a letter keeps the ids that its components had; whoever reads it looks up those of today (``letter_today``).
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkbolt.api.components import PartitionedSpout, Spout
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.base.file_access import Files
 from sparkbolt.base.ids import split_key, unmix64
+from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.errors import WrongUseError
 from sparkbolt.layout.lane import Lane
@@ -58,14 +60,16 @@ class _Request:
 class ReturnedLetters:
     """The letters that operators have given back and no promoted plan has taken; part of the coordinator."""
 
-    def __init__(self, lane: Lane, ledger: Ledger) -> None:
+    def __init__(self, lane: Lane, ledger: Ledger, generations: Sequence[Generation] = ()) -> None:
         """Begin a life; the first ``look`` reads the files.
 
         Args:
             lane: the lane of the topology.
             ledger: knows the lines that were taken.
+            generations: the checkpoint's, oldest first.
         """
         self._lane, self._ledger = lane, ledger
+        self._generations = Generations(generations)
         self._waiting: dict[tuple[str, int], _Request] = {}
         self._files: list[str] = []
         """Files that were not read."""
@@ -93,7 +97,7 @@ class ReturnedLetters:
     def _parsed(self, name: str, line: int, text: bytes) -> _Request | None:
         try:
             body: Mapping[str, Any] = json.loads(text)
-            letter = DeadLetter.from_json(body["letter"])
+            letter = letter_today(DeadLetter.from_json(body["letter"]), self._generations)
             return _Request(name, line, letter.last.root, returned_of(self._lane, letter, edited=body["edited"]))
         except (ValueError, KeyError, TypeError, WrongUseError) as error:
             log.error("line %d of %s/%s cannot be given back: %s", line + 1, RETURNED_FOLDER, name, error)
@@ -140,6 +144,16 @@ class ReturnedLetters:
         for name in sorted(self._read - unfinished - self._damaged):
             self._read.discard(name)
             yield f"{RETURNED_FOLDER}/{name}"
+
+
+def letter_today(letter: DeadLetter, generations: Generations) -> DeadLetter:
+    """A letter with the ids that its components have in the newest generation."""
+    if not any(one.renamed for one in generations):
+        return letter
+    names = generations.id_today
+    attempts = (replace(one, component=names(one.component, one.micro_batch_id)) for one in letter.attempts)
+    spout = names(letter.component, letter.last.micro_batch_id)
+    return replace(letter, component=spout, attempts=tuple(attempts))
 
 
 def returned_of(lane: Lane, letter: DeadLetter, *, edited: bool) -> ReturnedLetter:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkbolt.api.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
-from sparkbolt.api.inlets import InletSpout
 from sparkbolt.api.numbering import Numbering
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.topology import FEEDBACK, ComponentKind, ComponentSpec, Topology
 from sparkbolt.base.words import Word
+from sparkbolt.driver.ledger.agreement import InletSources
 from sparkbolt.driver.ledger.generations import FIRST_FOLDER, Generation, Generations
 from sparkbolt.driver.ledger.ledger_settings import described
 from sparkbolt.errors import CheckpointError
@@ -25,6 +25,8 @@ from sparkbolt.layout.lane import Lane, lay_out
 
 Divisible = Callable[[ComponentSpec, int, int], str | None]
 """``keyed_state.refusal``: why the state of a bolt cannot be divided among another number of tasks; None if it may."""
+
+NO_INLETS = InletSources()
 
 
 class Effect(Word):
@@ -141,6 +143,7 @@ def transition(
     divisible: Divisible,
     *,
     spark_partitions: int | None = None,
+    inlets: InletSources = NO_INLETS,
 ) -> Continuation:
     """Decide how a topology starts with a checkpoint.
 
@@ -151,6 +154,7 @@ def transition(
         last_commit: the last micro-batch that is committed; -1 if there is none.
         divisible: whether the state of a bolt may be divided.
         spark_partitions: the wanted number of partitions; None: any will do.
+        inlets: what Spark's log says about the sources of inlets.
     """
     known, number = list(generations), len(generations) and generations[-1].number + 1
     while known:
@@ -158,7 +162,7 @@ def transition(
         if lane is not None:
             return Continuation(lane, Generations([*known[:-1], recorded(known[-1], lane)]))
         if last_commit >= known[-1].base:
-            return _changed(topology, cores, known, number, last_commit, divisible, spark_partitions)
+            return _changed(topology, cores, known, number, last_commit, divisible, spark_partitions, inlets)
         known.pop()  # nothing was committed in it, so the topology goes on from the one before
     wanted = {"spark_partitions": spark_partitions} if spark_partitions else None
     first = Generation(number, folder=f"{FIRST_FOLDER}-{number}" if number else FIRST_FOLDER)
@@ -201,6 +205,7 @@ def _changed(
     last_commit: int,
     divisible: Divisible,
     partitions: int | None,
+    inlets: InletSources,
 ) -> Continuation:
     before = known[-1]
     had = before.fingerprint["components"]
@@ -219,23 +224,41 @@ def _changed(
     else:
         wanted = {"spark_partitions": partitions} if partitions else None
         lane, folder, first = lay_out(topology, cores, wanted), f"{FIRST_FOLDER}-{number}", base
-        steps += _inlet_refusals(topology)
         was, now = before.placement["spark_partitions"], lane.spark_partitions
         if was != now:
             steps.append(ShapeStep("the topology", Effect.GOES_ON, f"in {now} partitions of Spark, and not in {was}"))
-    generation = Generation(number, base, folder, first, renamed=renamed)
-    return Continuation(lane, Generations([*known, recorded(generation, lane)]), tuple(steps))
+    generation = recorded(Generation(number, base, folder, first, renamed=renamed), lane)
+    if generation.moves:
+        steps += _inlet_refusals(before, generation, inlets)
+    return Continuation(lane, Generations([*known, generation]), tuple(steps))
 
 
-def _inlet_refusals(topology: Topology) -> Iterator[ShapeStep]:
-    for spec in topology.spouts:
-        if isinstance(spec.component, InletSpout):
-            yield ShapeStep(
-                f"spout {spec.id!r}",
-                Effect.REFUSED,
-                "Spark keeps the position of its DataFrame with the places of the bolts that keep state, and would "
-                "begin it anew if these move: leave the tasks and the levels of these bolts as they were",
-            )
+def _inlets_of(generation: Generation, named_by: Generation) -> list[str]:
+    """The inlets of a generation, in the order of their sources, by their ids in another generation."""
+    kinds = {id_: one["kind"] for id_, one in generation.fingerprint["components"].items()}
+    names = sorted(id_ for level in generation.placement["stateful"] for id_ in level if "spout" in kinds[id_])
+    owners = named_by.numbering.owners
+    return [owners[generation.numbering.tasks[name][0]][0] for name in names]
+
+
+def source_places(before: Generation, after: Generation, sources: int) -> Sequence[int | None]:
+    """By place of an inlet's source in a generation: its place in the one before, which had ``sources``; None: new."""
+    had, has = _inlets_of(before, after), _inlets_of(after, after)
+    if had == has:
+        return range(sources)
+    return [had.index(name) if name in had else None for name in has]
+
+
+def _inlet_refusals(before: Generation, after: Generation, inlets: InletSources) -> Iterator[ShapeStep]:
+    """Why the inlets of a generation cannot go on in a new folder of Spark's (``spark.inlet_moves``)."""
+    had, has = _inlets_of(before, after), _inlets_of(after, after)
+    for name in has:
+        if inlets.keep_state:
+            why = "Spark keeps state of its DataFrame, such as that of dropDuplicates, which cannot move: leave the "
+            yield ShapeStep(f"spout {name!r}", Effect.REFUSED, f"{why}tasks and the levels of bolts as they were")
+        elif had != has and inlets.count != len(had):
+            why = "the DataFrames of the topology have several sources, and nobody knows which of them are whose: "
+            yield ShapeStep(f"spout {name!r}", Effect.REFUSED, f"{why}leave the SparkSpouts as they were")
 
 
 def _same_places(before: Generation, lane: Lane, renamed: Mapping[str, str]) -> bool:
@@ -243,6 +266,8 @@ def _same_places(before: Generation, lane: Lane, renamed: Mapping[str, str]) -> 
     topology, stateful = lane.topology, lane.placement()["stateful"]
     if len(before.placement["stateful"]) != len(stateful):
         return False
+    if [renamed.get(id_, id_) for id_ in _inlets_of(before, before)] != list(lane.inlets):
+        return False  # Spark knows their sources by place
     spouts = [id_ for id_, one in before.fingerprint["components"].items() if "spout" in one["kind"]]
     for was, now in zip(before.placement["stateful"], stateful, strict=True):
         for id_ in was:

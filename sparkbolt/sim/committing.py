@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkbolt.api.committers import CommittingBolt
 from sparkbolt.base.exceptions import user_code
-from sparkbolt.driver.effects import Rows
+from sparkbolt.driver.effects import Commit
 from sparkbolt.layout.lane import Lane
 from sparkbolt.worker.environment import WorkerEnvironment
 from sparkbolt.worker.worker import context_of
@@ -18,17 +18,21 @@ class LocalCommitters:
         self._lane = lane
         self._environment = environment
         self._open: dict[str, CommittingBolt] = {}
+        """By the id under which the rows were kept."""
 
-    def commit(self, component: str, txid: int, rows: Rows) -> None:
-        """Pass rows to the ``commit`` of a component."""
-        bolt = self._open.get(component)
+    def commit(self, effect: Commit) -> None:
+        """Pass rows to the ``commit`` of a component, as the one that kept them."""
+        component, name = effect.component, effect.kept_as or effect.component
+        bolt = self._open.get(name)
         with user_code(f"commit of {component!r}"):
             if bolt is None:
                 bolt = self._environment.unpickle(self._environment.components[component])
                 number = self._lane.topology.tasks(component)[0]
-                bolt.begin(context_of(self._lane, number, self._environment.rehearsal_directory))
-                self._open[component] = bolt
-            bolt.commit(txid, rows())
+                context = context_of(self._lane, number, self._environment.rehearsal_directory)
+                context.component = name
+                bolt.begin(context)
+                self._open[name] = bolt
+            bolt.commit(effect.txid, effect.rows())
 
     def end(self) -> None:
         """Call ``end`` of each committer that was opened."""

@@ -199,9 +199,9 @@ class LocalEngine:
                 for emitted in self._emitted:
                     self._capture(*emitted)  # type: ignore[misc]  # nothing is noted without it
                 self._emitted.clear()
-            case Commit(component, txid, rows):
-                self._committers.commit(component, txid, rows)
-                self.committed.setdefault(component, []).extend(rows())
+            case Commit():
+                self._committers.commit(effect)
+                self.committed.setdefault(effect.component, []).extend(effect.rows())
             case Tell():
                 for spout in self.spouts.values():
                     spout.hear()

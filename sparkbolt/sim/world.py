@@ -501,8 +501,8 @@ class World:
         kind = fault.kind if fault is not None else None
         if kind == FaultKind.TARGET_AWAY:
             self._pass(AWAY_MS)
-        self.checkers.wrote(effect.component, effect.txid, effect.rows())
-        self._committers.commit(effect.component, effect.txid, effect.rows)
+        self.checkers.wrote(effect.kept_as or effect.component, effect.txid, effect.rows())
+        self._committers.commit(effect)
         if kind == FaultKind.DIES_OUTSIDE:
             raise DriverDied
 

@@ -132,6 +132,10 @@ def identity_in(files: Files) -> str | None:
 class Checkpoint:
     """The checkpoint of one topology, locked for one driver."""
 
+    reads_before = False
+    """Whether the query that runs has taken its state from the folder of the generation before: Spark looks into that
+    folder in each micro-batch of the query, though it needs it in the first one only."""
+
     def __init__(self, spark: SparkSession, directory: str, *, letters: str | None = None) -> None:
         """Lock the directory.
 
@@ -154,9 +158,6 @@ class Checkpoint:
         is_begun = ledger_files.check_format(unchanged, f"checkpoint {self.directory}")
         self.files = hadoop_files(spark, directory) if local is None else local_files(local)
         self._generations: Generations | None = None
-        self.reads_before = False
-        """Whether the query that runs has taken its state from the folder of the generation before: Spark looks into
-        that folder in each micro-batch of the query, though it needs it in the first one only."""
         self.letters: Files = self.files if letters is None else LocalFiles(letters)
         self.letters_directory = f"{self.directory if letters is None else letters}/{ledger_files.LETTERS_FOLDER}"
         self._lock = None

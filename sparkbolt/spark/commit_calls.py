@@ -27,7 +27,7 @@ from sparkbolt.api.outside import WritesOutside
 from sparkbolt.api.progress import WAIT_SECS, duration
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.base.exceptions import cause_in_jvm, line_of, raised_at
-from sparkbolt.driver.effects import Rows
+from sparkbolt.driver.effects import Commit
 from sparkbolt.errors import EngineError, Unavailable
 from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.failure_text import query_failure
@@ -70,10 +70,11 @@ class CommitCalls:
         self._calls = calls
         self._callers: dict[str, Caller] = {}
         self._open: dict[str, CommittingBolt] = {}
+        """By the id under which the rows were kept (``Commit.kept_as``)."""
         self._away: str | None = None
         """Which commit waits for its target, and why, after ``Unavailable``."""
-        self._calling: tuple[str, int, float] | None = None
-        """The component and the txid of the call that runs, and when it began, by ``time.monotonic``."""
+        self._calling: tuple[Commit, float] | None = None
+        """The call that runs, and when it began, by ``time.monotonic``."""
 
     @property
     def waits(self) -> str | None:
@@ -81,25 +82,27 @@ class CommitCalls:
         calling = self._calling
         if self._away is not None or calling is None:
             return self._away
-        component, txid, began_s = calling
+        effect, began_s = calling
+        component = effect.component
         bolt, secs = self._lane.topology.components[component].component, time.monotonic() - began_s
         if not isinstance(bolt, WritesOutside) or secs < WAIT_SECS:
             return None
-        return f"commit {txid} of {component} waits for {bolt.place} for {duration(secs)}"
+        return f"commit {effect.txid} of {component} waits for {bolt.place} for {duration(secs)}"
 
-    def __call__(self, component: str, txid: int, rows: Rows) -> None:
+    def __call__(self, effect: Commit) -> None:
         """Commit rows of a component; waits for an unavailable target. The lock is held, and released meanwhile.
 
         Raises:
             NotReturned: the topology stops, and the rows are not known to be outside.
             EngineError: ``begin`` or ``commit`` raised an exception other than ``Unavailable``.
         """
-        caller = self._callers.setdefault(component, Caller(self._calls, f"commit-{component}"))
+        component, txid, name = effect.component, effect.txid, effect.kept_as or effect.component
+        caller = self._callers.setdefault(name, Caller(self._calls, f"commit-{name}"))
         said_s, away_s = 0.0, None
         for tries in itertools.count(1):
             try:
-                self._calling = component, txid, time.monotonic()
-                caller.ask(f"commit of {component!r}", partial(self._commit, component, txid, rows))
+                self._calling = effect, time.monotonic()
+                caller.ask(f"commit of {component!r}", partial(self._commit, effect, name))
             except Unavailable as error:
                 now_s = time.monotonic()
                 away_s = now_s if away_s is None else away_s
@@ -111,7 +114,7 @@ class CommitCalls:
             except NotReturned:
                 raise
             except BaseException as error:
-                call = "commit" if component in self._open else "begin"
+                call = "commit" if name in self._open else "begin"
                 raise EngineError(
                     f"{call} of {component!r} raised {_said(error)}: the rows of txid {txid} are in the checkpoint, "
                     "and are committed before anything else at the next start"
@@ -131,16 +134,17 @@ class CommitCalls:
                 raise NotReturned(f"commit {txid} of {component!r} waits for what it writes to")
             self._calls.changed.wait(min(left, 0.1))
 
-    def _commit(self, component: str, txid: int, rows: Rows) -> None:
-        bolt = self._open.get(component)
+    def _commit(self, effect: Commit, name: str) -> None:
+        bolt = self._open.get(name)
         if bolt is None:
-            bolt = cloudpickle.loads(self._components[component])
-            number = self._lane.topology.tasks(component)[0]
+            bolt = cloudpickle.loads(self._components[effect.component])
+            number = self._lane.topology.tasks(effect.component)[0]
             context = context_of(self._lane, number, checkpoint_id=self._checkpoint_id)
+            context.component = name
             context.spark = self._spark
             bolt.begin(context)
-            self._open[component] = bolt
-        bolt.commit(txid, rows())
+            self._open[name] = bolt
+        bolt.commit(effect.txid, effect.rows())
 
     def end(self) -> None:
         """Call ``end`` of each committer that was opened, and end their threads."""

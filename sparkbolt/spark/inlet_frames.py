@@ -13,7 +13,7 @@ stream of files: Spark accepts no other, and a crash must not change the rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -67,18 +67,18 @@ class InletFrame:
     """Whether it ends."""
 
 
-def open_inlets(lane: Lane, spark: SparkSession, directory: str) -> list[InletFrame]:
+def open_inlets(lane: Lane, spark: SparkSession, tables: Mapping[str, str]) -> list[InletFrame]:
     """Make the DataFrames of all inlets, in the order of their names.
 
     Args:
         lane: the topology, laid out.
         spark: its session.
-        directory: the URL for DataFrames that are not streams.
+        tables: by inlet, the URL for its DataFrame if that is not a stream.
 
     Raises:
         EngineError: a DataFrame cannot be made, or lacks columns that its spout declares.
     """
-    return [_opened(lane, name, spark, f"{directory}/{name}") for name in lane.inlets]
+    return [_opened(lane, name, spark, tables[name]) for name in lane.inlets]
 
 
 def _opened(lane: Lane, name: str, spark: SparkSession, place: str) -> InletFrame:

@@ -61,8 +61,10 @@ from sparkbolt.spark.driver_rpc_client import Question
 from sparkbolt.spark.executor import packed
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.inlet_frames import MOMENT, open_inlets
+from sparkbolt.spark.inlet_moves import runs_without_inlets
 from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.lane_query import acker, lane_frame
+from sparkbolt.spark.output_ownership import forget_uncommitted
 from sparkbolt.spark.relocation import name_places_anew
 from sparkbolt.spark.session import cores_of, is_local, jvm_lives, stage_that_runs
 from sparkbolt.spark.source_task import divided_rows, packed_task
@@ -145,6 +147,7 @@ class Life:
         self._wait_until_s: float | None = None
         """Until when the current request waits for something to do; None before it waits."""
         self._spout_calls = SpoutCalls(calls)
+        self._reads_inlets = False
         self._frame: DataFrame | None = None
         """The rows at the end of the lane, of the micro-batch that runs."""
         where = f"checkpoint {checkpoint.directory}"
@@ -179,8 +182,14 @@ class Life:
         """Begin to process; returns at once."""
         checkpoint = self._checkpoint
         name_places_anew(checkpoint.files, checkpoint.directory, checkpoint.url, checkpoint.generation.folder)
-        self.passing = choose_form(self._spark, checkpoint)
-        inlets = open_inlets(self.lane, self._spark, f"{checkpoint.url}/{TABLES}")
+        if 0 <= checkpoint.last_commit() < checkpoint.generation.base:
+            forget_uncommitted(self.topology, checkpoint.generation)
+        without = bool(self.lane.inlets) and runs_without_inlets(checkpoint)
+        self.passing = choose_form(self._spark, checkpoint) or without
+        name_of = checkpoint.generations.lasting_name
+        tables = {inlet: f"{checkpoint.url}/{TABLES}/{name_of(inlet)}" for inlet in self.lane.inlets}
+        inlets = [] if without else open_inlets(self.lane, self._spark, tables)
+        self._reads_inlets = bool(inlets)
         with self._changed:
             self.coordinator.bounded_inlets = frozenset(inlet.component for inlet in inlets if inlet.bounded)
         states = initial_states(self._spark, checkpoint, self.bundle)
@@ -247,7 +256,7 @@ class Life:
 
     def _held_open(self) -> bool:
         """Whether Spark is kept from asking the sources of inlets, since the topology is not active."""
-        if self._lifecycle.emits or not self.lane.inlets or self._phase is not LifePhase.RUNS:
+        if self._lifecycle.emits or not self._reads_inlets or self._phase is not LifePhase.RUNS:
             return False
         return self.query is None or bool(self.query.isActive)
 
@@ -322,8 +331,8 @@ class Life:
                 return self._wait(at_once)
             case Execute():
                 return self._executed(effect)
-            case Commit(component, txid, rows):
-                self._commit_calls(component, txid, rows)
+            case Commit():
+                self._commit_calls(effect)
             case Tell(promotion):
                 self._tell(self.coordinator, promotion)
                 self._changed.notify_all()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sparkbolt.api.output_claims import OutputClaim, OutputClaimer
 from sparkbolt.api.topology import Topology
 from sparkbolt.base.locations import local_directory
+from sparkbolt.driver.ledger.generations import Generation
 from sparkbolt.driver.ledger.origin import successor_of
 from sparkbolt.errors import CheckpointError
 from sparkbolt.files.local import LocalFiles
@@ -59,6 +60,17 @@ class OutputOwnership:
         """
         for bolt, claim in self._claims:
             bolt.claim_output(claim)
+
+
+def forget_uncommitted(topology: Topology, generation: Generation) -> None:
+    """Remove what tasks of the generation before have written in the first micro-batch of this one, uncommitted.
+
+    A transactional topology has written nothing then.
+    """
+    before = {new: old for old, new in generation.renamed.items()}
+    for name, spec in topology.components.items():
+        if isinstance(spec.component, OutputClaimer) and not spec.config.transactional:
+            spec.component.forget_output({name, before.get(name, name)}, generation.base)
 
 
 def checkpoint_at(place: str) -> str | None:

@@ -73,9 +73,11 @@ class RunningOnSpark(RunningTopology):
         open_secs: float | None = None,
         presence: Presence | None = None,
         telemetry: TelemetrySink | None = None,
+        before: tuple[Topology, int | None] | None = None,
     ) -> None:
         """Begin a life and open the partitioned spouts; ``start`` begins to process.
 
+        ``topology`` is the declared one; ``before`` is as in ``Supervisor``.
         ``temporary`` is the folder of a checkpoint that is removed at the end, or None. The spouts may take
         ``open_secs`` to open; None means no limit. ``presence`` shows the topology to its operators;
         ``telemetry`` is closed at the end.
@@ -83,6 +85,7 @@ class RunningOnSpark(RunningTopology):
         Raises:
             EngineError: a spout cannot be opened.
         """
+        self._declared = topology
         self._spark = spark
         self._checkpoint = checkpoint
         self._temporary = temporary
@@ -104,6 +107,7 @@ class RunningOnSpark(RunningTopology):
             self._promoted,
             lambda *event: self._reporter.note(*event),
             self._reshaped,
+            before,
         )
         self._supervisor.begin_first(open_secs)
         counts = self._coordinator.ledger.metrics
@@ -189,6 +193,10 @@ class RunningOnSpark(RunningTopology):
     def _promoted(self, coordinator: Coordinator, promotion: Promotion) -> None:
         self._see(coordinator)
         self._reporter.promoted(coordinator, promotion, self._view.metrics)
+        if self._supervisor.settles(promotion.micro_batch_id) and self._presence is not None:
+            steering = self._presence.steering
+            if steering is not None:
+                steering.settle_rebalance()
 
     def _see(self, coordinator: Coordinator) -> None:
         """Keep the numbers of this moment, as copies; called under the lock."""
@@ -383,7 +391,7 @@ class RunningOnSpark(RunningTopology):
             self._coordinator.override(overrides)
 
     def plan(self, executors: Mapping[str, int], spark_partitions: int | None) -> list[str]:
-        topology = self.topology.rescaled(executors)
+        topology = self._declared.rescaled(executors)
         for spec in topology.spouts:
             if isinstance(spec.component, Spout) and spec.parallelism != self.topology.components[spec.id].parallelism:
                 raise EngineError(
@@ -395,7 +403,7 @@ class RunningOnSpark(RunningTopology):
         return [str(step) for step in started.steps]
 
     def rebalance(self, executors: Mapping[str, int], spark_partitions: int | None, why: str) -> None:
-        if not self._supervisor.change(self.topology.rescaled(executors), spark_partitions, why):
+        if not self._supervisor.change(self._declared.rescaled(executors), spark_partitions, why):
             raise self._lifecycle.refusal("rebalanced")
 
     def savepoint(self, name: str) -> str:

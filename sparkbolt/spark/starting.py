@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from sparkbolt.api.keyed_state import refusal
 from sparkbolt.api.running import Telemetry, TelemetrySink
 from sparkbolt.api.topology import Topology
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.intent import CONTROL_FILE, Intent
 from sparkbolt.control.logs import current_log
 from sparkbolt.control.presence import Presence
-from sparkbolt.driver.transition import transition
+from sparkbolt.control.start_shape import note_try, remember, shape_of_start
+from sparkbolt.driver.ledger.agreement import InletSources
 from sparkbolt.errors import CheckpointError, WrongUseError
 from sparkbolt.spark import code_shipping, program_modules, scratch
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside
@@ -138,17 +138,13 @@ def _running(
         )
         owned.check()
         intent = Intent.loads(held.files.read(CONTROL_FILE), f"checkpoint {held.directory}")
-        started = transition(
-            intent.rebalanced(topology),
-            cores_of(session),
-            held.generations,
-            held.last_commit(),
-            refusal,
-            spark_partitions=intent.spark_partitions,
-        )
-        started.check(held.directory, apply=apply)
+        inlets = InletSources.read(held.files, held.generations)
+        shape = shape_of_start(topology, intent, cores_of(session), held.generations, held.last_commit(), inlets)
+        started = shape.started
+        started.check(held.directory, apply=apply or shape.is_decided)
         for step in started.steps:
             log.info("checkpoint %s: %s", held.directory, step)
+        remember(held.files, intent, shape)
         held.keep(started.generations)
         lane = started.lane
         own = for_lane(session, lane.spark_partitions)
@@ -157,7 +153,10 @@ def _running(
         if is_local(session):
             forget_sources(own)
         owned.claim()
-        return RunningOnSpark(lane.topology, lane, own, held, temporary, open_secs, presence, telemetry)
+        before = shape.before(topology)
+        running = RunningOnSpark(topology, lane, own, held, temporary, open_secs, presence, telemetry, before)
+        note_try(held.files, shape)
+        return running
     except OSError as error:
         held.close()
         why = f"checkpoint {place} cannot be written: {explain(str(error))}"

@@ -21,6 +21,7 @@ from sparkbolt.api.progress import Progress, Sight
 from sparkbolt.api.reports import QueryFailure
 from sparkbolt.api.topology import Topology
 from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.ledger.agreement import InletSources
 from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.restart_policy import Restarts
@@ -59,6 +60,7 @@ class Supervisor:
         tell: Callable[[Coordinator, Promotion], None],
         note: Callable[[str, str], None],
         reshaped: Callable[[bool], None] = lambda _: None,
+        before: tuple[Topology, int | None] | None = None,
     ) -> None:
         """Prepare; nothing begins yet.
 
@@ -71,12 +73,13 @@ class Supervisor:
             tell: as in ``Life``.
             note: called with the kind and the text of each event that operators should see.
             reshaped: called when ``lane`` has changed; with True if it is the one before, since a change failed.
+            before: the shape to go back to, if ``lane`` has one that nothing is committed with; None: there is none.
         """
         self.lane = lane
         """The topology, laid out as the current life runs it."""
         self._wanted: tuple[Topology, int | None] | None = None
         """The shape with which the next life begins; None: with the present one."""
-        self._before: tuple[Topology, int | None] | None = None
+        self._before = before
         """The shape before the last change, while nothing was committed in the new one."""
         self._spark = spark
         self._checkpoint = checkpoint
@@ -223,8 +226,9 @@ class Supervisor:
     def transition(self, topology: Topology, spark_partitions: int | None) -> Continuation:
         """How the topology would go on with another shape, after the last micro-batch that is committed."""
         checkpoint = self._checkpoint
-        cores, last = cores_of(self._spark), checkpoint.last_commit()
-        return transition(topology, cores, checkpoint.generations, last, refusal, spark_partitions=spark_partitions)
+        known = topology, cores_of(self._spark), checkpoint.generations, checkpoint.last_commit(), refusal
+        inlets = InletSources.read(checkpoint.files, checkpoint.generations)
+        return transition(*known, spark_partitions=spark_partitions, inlets=inlets)
 
     def change(self, topology: Topology, spark_partitions: int | None, why: str) -> bool:
         """Go on with another shape, behind the running micro-batch; False if this is refused."""
@@ -238,6 +242,13 @@ class Supervisor:
             return True
         self._wanted = self._before = None
         return False
+
+    def settles(self, micro_batch_id: int) -> bool:
+        """Whether a promoted micro-batch is the first one after a change, from which there is no way back."""
+        if self._before is None or self._wanted is not None or micro_batch_id < self._checkpoint.generation.base:
+            return False
+        self._before = None
+        return True
 
     def _reshape(self, topology: Topology, spark_partitions: int | None, *, went_back: bool) -> None:
         """Begin a generation with this shape, or go on with it after a change that failed."""

@@ -14,12 +14,14 @@ import pytest
 
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.control.documents import TopologyState
+from sparkbolt.control.operator import Operator
 from sparkbolt.control.steering import Steering
 from sparkbolt.driver.ledger.generations import SparkLog
 from sparkbolt.driver.machine import DriverMachine
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli import stored_state
 from sparkbolt.files.local import LocalFiles
+from sparkbolt.spark.checkpoint_files import open_files
 from sparkbolt.spark.state_reading import StoredState
 from tests.patience import PATIENCE_SECS
 from tests.unit.control.test_home import wait_for
@@ -163,6 +165,26 @@ def test_a_running_topology_is_rebalanced_and_each_count_is_exact(
     log = SparkLog(LocalFiles(state))
     assert log.numbers("commits")[-1] == log.last_commit > 0
 
+    operator = Operator(open_files=open_files)
+    assert operator.change(state, "rebalance", executors={"all": 4, "totals": 5}, by="ann")["done"]
+    running = topology(tmp_path, 2, "totals").start(spark=spark, checkpoint=state)  # as if its driver had died
+    try:
+        assert wait_for(lambda: len(failed_rebalances(running)) == 2, PATIENCE_SECS)
+        grows_to(270)
+        assert [len(running.lane.topology.tasks(name)) for name in ("totals", "all")] == [3, 2]
+    finally:
+        running.stop()
+    assert operator.change(state, "rebalance", executors={"totals": 5}, by="ann")["done"]
+    running = topology(tmp_path, 2, "totals").start(spark=spark, checkpoint=state)
+    try:
+        grows_to(280)
+        assert len(running.lane.topology.tasks("totals")) == 5, "nobody is asked again for a decision"
+        assert wait_for(lambda: running._presence.steering.intent.before is None, PATIENCE_SECS)
+    finally:
+        running.stop()
+    counted(tmp_path, 280)
+    assert sum(read_counts(state, "totals", 5).values()) == 280
+
 
 def read_counts(checkpoint: str, component: str, tasks: int, as_of: int | None = None) -> dict[int, int]:
     """The counts that a checkpoint holds, each key in one task."""
@@ -171,6 +193,10 @@ def read_counts(checkpoint: str, component: str, tasks: int, as_of: int | None =
     pairs = [pair for view in views for pair in view.items()]
     assert len(dict(pairs)) == len(pairs)
     return dict(pairs)
+
+
+def failed_rebalances(running: Any) -> list[Any]:
+    return [event for event in events(running) if event["kind"] == "rebalance failed"]
 
 
 def events(running: Any) -> list[Any]:

@@ -11,7 +11,7 @@ Rule 5: a directory belongs to one checkpoint, since another one counts micro-ba
 files. A mark in the directory names the checkpoint, and any other is refused (``folder_mark``).
 
 A task is not called in a micro-batch without tuples for it. So if one attempt wrote a file, and the micro-batch then
-runs again without a tuple for that task, the file stays.
+runs again without a tuple for that task, the file stays. If the topology was changed meanwhile, the driver removes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import errno
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar
 from urllib.parse import quote
@@ -83,6 +83,15 @@ class PartFileBolt(OutputClaimer, CommittingBolt):
         with contextlib.suppress(OSError):
             local.make_folder(self.path)
             folder_mark.claim(self.path, self._mark_of(claim), claim.checkpoint_at)
+
+    def forget_output(self, ids: Collection[str], micro_batch_id: int) -> None:
+        """Driver: remove the part files of a micro-batch that is not committed, of all tasks with these ids."""
+        owners = "|".join(re.escape(quote(id_, safe="")) for id_ in ids)
+        own = re.compile(rf"part-{micro_batch_id:06d}(\.[0-9]+)?-({owners})-[0-9]+{re.escape(self.suffix)}")
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self.path):
+                if own.fullmatch(name):
+                    os.unlink(os.path.join(self.path, name))
 
     def _mark_of(self, claim: OutputClaim) -> FolderMark:
         host = folder_mark.this_machine()

@@ -84,7 +84,7 @@ class TopologyLetters:
         for place in self._places():
             try:
                 client = self._client_config if place.startswith(KAFKA) or not place.startswith(FILE) else None
-                found.append(open_store(LetterLocation(place, client), self._open_files))
+                found.append(open_store(LetterLocation(place, client, self._directory), self._open_files))
             except WrongUseError:  # nothing was ever written there
                 continue
             except Exception as error:  # noqa: BLE001  brokers are unavailable: the other stores are still read

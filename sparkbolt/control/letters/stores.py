@@ -5,7 +5,8 @@ Rule 2: a letter is noted as replayed only after it is durable at its target: af
 be replayed twice, but is never lost.
 Rule 3: a letter that cannot be replayed unchanged is skipped and reported; it is never replayed in another form, unless
 somebody has edited it.
-Rule 4: a store may hold more letters than memory: ``newest`` and ``named`` hold only the requested ones.
+Rule 4: a letter has the ids that components had when it was written; a store returns those of today.
+Rule 5: a store may hold more letters than memory: ``newest`` and ``named`` hold only the requested ones.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 from urllib.parse import urlparse
 
@@ -30,8 +31,9 @@ from sparkbolt.control.letters.common import (
     newest_letters,
 )
 from sparkbolt.control.letters.topic import KAFKA, LetterTopic, client_properties, give_again
-from sparkbolt.driver.ledger.generations import TOPOLOGY_FILE
+from sparkbolt.driver.ledger.generations import TOPOLOGY_FILE, Generations
 from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER
+from sparkbolt.driver.returned_letters import letter_today
 from sparkbolt.errors import WrongUseError
 from sparkbolt.files.local import append_lines
 
@@ -291,6 +293,11 @@ class LetterFolder:
                 "topology that has started"
             )
 
+    @property
+    def generations(self) -> Generations:
+        """Those of the checkpoint."""
+        return Generations.known(self._files)
+
     def _names(self) -> list[str]:
         return sorted(name for name in self._files.names(LETTERS_FOLDER) if name.endswith(".jsonl"))
 
@@ -367,6 +374,32 @@ class LetterFolder:
         return done
 
 
+class LettersToday:
+    """A store whose letters have the ids that components have now."""
+
+    def __init__(self, store: LetterStore, generations: Generations) -> None:
+        """Read the letters of a store with the names of the newest of these generations."""
+        self._store, self._generations = store, generations
+        self.replayed, self.discarded, self.discard = store.replayed, store.discarded, store.discard
+        self.mark_replayed, self.replay = store.mark_replayed, store.replay
+
+    def _today(self, letter: DeadLetter) -> DeadLetter:
+        return letter_today(letter, self._generations)
+
+    def letters(self) -> LettersFound:
+        """See ``LetterStore.letters``."""
+        found = self._store.letters()
+        return replace(found, letters=[self._today(letter) for letter in found.letters])
+
+    def newest(self, last: int, wanted: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
+        """See ``LetterStore.newest``."""
+        return [self._today(letter) for letter in self._store.newest(last, lambda one: wanted(self._today(one)))]
+
+    def named(self, ids: Collection[str]) -> list[DeadLetter]:
+        """See ``LetterStore.named``."""
+        return [self._today(letter) for letter in self._store.named(ids)]
+
+
 @dataclass(frozen=True)
 class LetterLocation:
     """The location of dead letters, in the form of the command line."""
@@ -374,6 +407,8 @@ class LetterLocation:
     where: str
     client_config: str | None = None
     """A file of properties of Kafka's client; it is read when the store is opened, and never printed."""
+    checkpoint: str | None = None
+    """The checkpoint of the topology, which knows today's ids; None: the location itself, if it is a checkpoint."""
 
 
 def open_store(place: LetterLocation, open_files: OpenFiles) -> LetterStore:
@@ -383,9 +418,14 @@ def open_store(place: LetterLocation, open_files: OpenFiles) -> LetterStore:
         WrongUseError: there is no such store.
     """
     client = client_properties(place.client_config) if place.client_config is not None else {}
+    store: LetterStore
     if place.where.startswith(KAFKA):
-        return LetterTopic(place.where[len(KAFKA) :], client)
-    return _shelf_at(place.where.removeprefix(FILE), client, open_files)
+        store = LetterTopic(place.where[len(KAFKA) :], client)
+    else:
+        store = _shelf_at(place.where.removeprefix(FILE), client, open_files)
+    if place.checkpoint is not None:
+        return LettersToday(store, Generations.known(open_files(place.checkpoint)))
+    return LettersToday(store, store.generations) if isinstance(store, LetterFolder) else store
 
 
 def _shelf_at(where: str, client: Mapping[str, str], open_files: OpenFiles) -> LetterStore:

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from sparkbolt.base.file_access import Files
 from sparkbolt.driver.ledger import ledger_log
-from sparkbolt.driver.ledger.generations import TOPOLOGY_FILE, TOPOLOGY_MISSING, Generations, SparkLog
+from sparkbolt.driver.ledger.generations import TOPOLOGY_FILE, TOPOLOGY_MISSING, Generation, Generations, SparkLog
 from sparkbolt.driver.ledger.ledger_files import last_life, lives_missing
 from sparkbolt.errors import CheckpointError
 from sparkbolt.wire.plan import MicroBatchPlan, Offset, plan_of
@@ -57,7 +57,8 @@ class LoggedOffset(NamedTuple):
 
     def has_rows(self, before: LoggedOffset | None) -> bool:
         """Whether the sources of inlets had something new since the offset before; None without such an offset."""
-        return self.inlets != (before.inlets if before is not None else (NO_END,) * len(self.inlets))
+        known = before.inlets if before is not None else (NO_END,) * len(self.inlets)
+        return bool(self.inlets) and self.inlets != known
 
 
 def logged_offset(data: bytes) -> LoggedOffset:
@@ -72,6 +73,37 @@ def logged_offset(data: bytes) -> LoggedOffset:
     """
     lines = data.decode().strip().splitlines()
     return LoggedOffset(tuple(lines[_HEAD_LINES:-1]), json.loads(lines[-1]))
+
+
+def with_inlets(data: bytes, ends: Sequence[str]) -> bytes:
+    r"""A file of Spark's log of offsets, which has no ends of inlets, with these.
+
+    >>> with_inlets(b'v1\n{}\n{"micro_batch_id": 3}', ['{"logOffset":1}', "-"])
+    b'v1\n{}\n{"logOffset":1}\n-\n{"micro_batch_id": 3}'
+    """
+    lines = data.decode().strip().splitlines()
+    return "\n".join([*lines[:_HEAD_LINES], *ends, *lines[_HEAD_LINES:]]).encode()
+
+
+@dataclass(frozen=True)
+class InletSources:
+    """What Spark's log says about the sources of inlets."""
+
+    count: int = 0
+    """How many sources the inlets have; an inlet may have several."""
+    keep_state: bool = False
+    """Whether Spark keeps state for an inlet, such as that of ``dropDuplicates``, beside that of the bolts."""
+
+    @classmethod
+    def read(cls, files: Files, generations: Sequence[Generation]) -> InletSources:
+        """Those of the last micro-batch that is committed."""
+        log = SparkLog(files, generations)
+        last = log.last_commit
+        one = Generations(generations).of(last)
+        stateful = sum(name.isdigit() for name in files.names(f"{one.folder}/state"))
+        logged = log.read("offsets", last) if last >= 0 else None
+        keep_state = stateful > len(one.placement.get("stateful", ()))
+        return cls(len(logged_offset(logged).inlets) if logged is not None else 0, keep_state)
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,24 @@ class Generations(tuple[Generation, ...]):
         """The generation that a micro-batch belongs to; the first one for -1."""
         return next((one for one in reversed(self) if one.base <= micro_batch_id), self[0] if self else Generation())
 
+    def lasting_name(self, component: str) -> str:
+        """A name of a component of the newest generation that stays when it gets another id, and is no other's."""
+        number = self[-1].numbering.tasks[component][0]
+        first = next(one for one in self if number in one.numbering.owners)
+        name = first.numbering.owners[number][0]
+        return name if first is self[0] else f"{name}-{number}"
+
+    def id_today(self, component: str, micro_batch_id: int) -> str:
+        """The id in the newest generation of the component that had this id in a micro-batch, or first behind it.
+
+        A component that is gone has the id that it had last.
+        """
+        began = sum(one.base <= micro_batch_id for one in self)
+        for one in self[max(0, began - 1) :]:
+            if component in one.numbering.tasks:
+                return self[-1].numbering.owner(one.numbering.tasks[component][0])[0]
+        return component
+
 
 def _parsed(data: bytes) -> tuple[str | None, Generations | None]:
     if not data.strip(b"\0 \r\n\t"):

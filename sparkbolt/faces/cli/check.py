@@ -16,15 +16,16 @@ from sparkbolt.api.components import BoltBase, Component, PartitionedSpout, Spou
 from sparkbolt.api.config import COMPONENT_KEYS
 from sparkbolt.api.function_bolts import FunctionBolt
 from sparkbolt.api.inlets import InletSpout
-from sparkbolt.api.keyed_state import refusal
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.statefulness import keeps_state, storing_methods
 from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.control.intent import CONTROL_FILE, Intent
+from sparkbolt.control.start_shape import shape_of_start
+from sparkbolt.driver.ledger.agreement import InletSources
 from sparkbolt.driver.ledger.generations import Generations, SparkLog
 from sparkbolt.driver.ledger.origin import check_not_succeeded, origin_of
-from sparkbolt.driver.transition import Effect, ShapeStep, transition
+from sparkbolt.driver.transition import Effect, ShapeStep
 from sparkbolt.errors import CheckpointError, InvalidTopology
 from sparkbolt.faces.cli.command_arguments import CountOrNone
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
@@ -102,6 +103,8 @@ class StartExamined:
     """Why the checkpoint, or an output directory, cannot be used, whatever the topology's shape is."""
     copy: str | None = None
     """The decision that a copy of another checkpoint needs at its first start."""
+    is_decided: bool = False
+    """Whether operators have decided it, by a rebalance."""
 
     @property
     def is_refused(self) -> bool:
@@ -110,7 +113,7 @@ class StartExamined:
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        steps = [{**asdict(step), "needs_apply": step.needs_decision} for step in self.steps]
+        steps = [{**asdict(step), "needs_apply": step.needs_decision and not self.is_decided} for step in self.steps]
         known = {"checkpoint": self.checkpoint, "is_new": self.is_new, "is_refused": self.is_refused}
         return {**known, "steps": steps, "mistake": self.mistake, "copy": self.copy}
 
@@ -125,7 +128,9 @@ class StartExamined:
         elif self.steps:
             yield "  a start goes on from it with another shape"
             yield from (f"  - {step}" for step in self.steps)
-            if any(step.needs_decision for step in self.steps):
+            if self.is_decided:
+                yield "  an operator has decided it: sparkbolt rebalance"
+            elif any(step.needs_decision for step in self.steps):
                 yield "  what moves or goes needs your decision: sparkbolt run with --apply"
         else:
             yield f"  a start {'begins with it, because it is empty' if self.is_new else 'continues from it'}"
@@ -153,13 +158,13 @@ def start_with(topology: Topology, directory: str, cores: int) -> StartExamined:
         origin = origin_of(files, where)
         generations = Generations.read(files, where)
         last, intent = SparkLog(files, generations).last_commit, Intent.loads(files.read(CONTROL_FILE), where)
-        partitions = intent.spark_partitions
-        rebalanced = intent.rebalanced(topology)
-        started = transition(rebalanced, cores, generations, last, refusal, spark_partitions=partitions)
-        is_new = started.is_new
+        inlets = InletSources.read(files, generations)
+        shape = shape_of_start(topology, intent, cores, generations, last, inlets)
+        is_new = shape.started.is_new
         owned = OutputOwnership(topology, identity_in(files) or "", directory, is_lasting=True, is_new=is_new)
         copy = None if origin is None or origin.role is not None else undecided(topology, files, origin, where)
-        return StartExamined(directory, is_new, started.steps, next(owned.refusals(), None), copy)
+        mistake = next(owned.refusals(), None)
+        return StartExamined(directory, is_new, shape.started.steps, mistake, copy, is_decided=shape.is_decided)
     except CheckpointError as error:
         return StartExamined(directory, is_new=False, mistake=str(error))
 

@@ -7,7 +7,8 @@ Rule 1: a key moves only if the grouping would have sent its tuples to the task 
 task this proves nothing, and with few keys it may be chance (``CHANCE_MAX``), so the class must say it (``keyed``).
 Rule 2: nothing is lost, and nothing is in two tasks: what is not keyed stays with its task, or is the same in all
 tasks, or is divided by the user's ``rescale``, or the division fails with the name of the attribute. All new tasks
-decide this alike, because each gets the attributes of all old ones that are not keyed.
+decide this alike, because each gets the attributes of all old ones that are not keyed. If each task gets all tuples,
+the ``KeyValueState`` has to be the same in all tasks, too.
 Rule 3: keys and values of a ``KeyValueState`` are moved as they are stored; only attributes, and keys that are no plain
 ones, are unpickled.
 """
@@ -31,6 +32,7 @@ from sparkbolt.api.keyed_state import (
     is_broadcast,
     is_declared_keyed,
     is_divided_by_code,
+    is_same_in_all,
     key_fields,
     stays,
     targets,
@@ -149,6 +151,7 @@ class Division:
         self._by_code = is_divided_by_code(self._bolt)
         self._proved: dict[str | None, int] = {}
         """By attribute (None: the ``KeyValueState``) that is not declared as keyed: how many keys are in their task."""
+        self._same_in_all = is_same_in_all(spec) and before > 1 and not self._by_code
 
     # The store of a task that had the state.
 
@@ -220,6 +223,8 @@ class Division:
     def _split_table(self, index: int, entries: Entries) -> dict[int, Entries]:
         if not len(entries.hashes):
             return {}
+        if self._same_in_all:
+            return dict.fromkeys(range(self._after), entries)
         if self._fields is None:
             if index >= self._after:
                 raise self._error(
@@ -360,7 +365,15 @@ class Division:
             return whole
         state, store = TaskState(self._namespace), DictStore()
         state.begin(store)
-        tables = [Entries.decode(piece[_TABLE], self._pickling) for _, piece in pieces if _TABLE in piece]
+        encoded = [piece[_TABLE] for _, piece in pieces if _TABLE in piece]
+        if self._same_in_all and encoded:
+            if len(encoded) < self._before or len(set(encoded)) > 1:
+                raise self._error(
+                    "its KeyValueState differs between its tasks, though each gets all tuples: let it have as many "
+                    "tasks as before, or move it into attributes (state_version and migrate), which rescale divides"
+                )
+            encoded = encoded[:1]
+        tables = [Entries.decode(one, self._pickling) for one in encoded]
         if tables:
             try:
                 state.fill_key_values(united(tables), self._stamps)

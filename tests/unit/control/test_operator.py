@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from sparkbolt.control.control import ControlServer
 from sparkbolt.control.description import Description
 from sparkbolt.control.documents import ALL_TIME, TopologyState
 from sparkbolt.control.home import AmbiguousTopologyError, Home, UnknownTopologyError
+from sparkbolt.control.intent import Intent, Scale
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.steering import Steering
+from sparkbolt.driver.ledger.generations import Generations
 from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER
 from sparkbolt.driver.returned_letters import RETURNED_FOLDER
+from sparkbolt.files.local import LocalFiles, append_lines
 from sparkbolt.spark.checkpoint_files import open_files
 from sparkbolt.testing import TopologyTestDriver
 from tests.contract.engines import write_checkpoint
@@ -233,6 +237,44 @@ def test_one_tree_lists_its_other_attempts(operator: Operator, ended: Path) -> N
     assert operator.story("t", "nonsense@3") is None
 
 
+# Changes of a topology that does not run.
+
+
+def test_a_topology_that_does_not_run_is_rebalanced_for_its_next_start(operator: Operator, ended: Path) -> None:
+    def change(**arguments: Any) -> str:
+        answer = operator.change("t", "rebalance", by="alice", **arguments)
+        return ("refused: " if answer["refused"] else "") + answer["text"]
+
+    def remembered() -> Intent:
+        return Intent.loads((ended / "control").read_bytes())
+
+    assert "did you mean 'split'" in change(executors={"spilt": 4})
+    assert not (ended / "control").exists()
+    assert change(executors={"split": 4}, spark_partitions=3).startswith(
+        "the topology starts with split=4 in 3 partitions of Spark; `sparkbolt check`"
+    )
+    assert remembered() == Intent(executors={"split": 4}, spark_partitions=3, before=Scale())
+    assert change(executors={"split": 4}).startswith("no change is needed")
+    change(executors={"join": 2})
+    assert remembered().executors == {"split": 4, "join": 2}
+    assert change(reset=True).startswith(
+        "the rebalance is taken back: the topology starts with the numbers of its code"
+    )
+    assert remembered() == Intent()
+    assert [event["kind"] for event in operator.document("t")["events"]] == ["rebalanced"] * 3
+    for verb in ("activate", "restart"):
+        assert operator.change("t", verb, by="alice")["text"].endswith(f"you cannot {verb} it")
+
+
+def test_a_topology_that_has_ended_without_a_checkpoint_cannot_be_rebalanced(operator: Operator, home: Path) -> None:
+    Home(str(home)).write(entry_of("t-1-100", name="t", state=TopologyState.ENDED))
+    answer = operator.change("t", "rebalance", executors={"split": 4}, by="alice")
+    assert (answer["refused"], answer["text"]) == (
+        True,
+        "topology t-1-100 does not run, and has no checkpoint that can be read",
+    )
+
+
 # Dead letters.
 
 
@@ -309,6 +351,36 @@ def test_a_letter_goes_back_with_edited_values(operator: Operator, ended: Path) 
     assert operator.change("t", "replay", ids=["a"], values={"line": "to be"}, by="alice")["done"]
     [one] = returned(ended)
     assert (one["letter"]["tuples"], one["edited"]) == ([["to be"]], True)
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_letters_have_the_ids_that_components_have_today(operator: Operator, ended: Path, in_file: bool) -> None:
+    before = Generations.read(LocalFiles(str(ended)), "it")[0]
+    names = {"lines": "rows", "split": "totals"}
+    now = replace(before, number=1, base=8, numbering=before.numbering.renamed(names), renamed=names)
+    (ended / "topology").write_bytes(Generations([before, now]).dumps())
+    description = json.loads((ended / "description").read_text())
+    spout = next(one for one in description["components"] if one["id"] == "lines")
+    spout["id"] = "rows"
+    later = attempt(micro_batch_id=9, component="totals")
+    old = letter("a" * 32, attempts=(attempt(component="split"),))
+    new = letter("b" * 32, component="rows", position=50, attempts=(later,))
+    if in_file:
+        append_lines(str(ended / "dead.jsonl"), [old.to_line(), new.to_line()])
+        description["letters"] = {"rows": f"file:{ended}/dead.jsonl"}
+    else:
+        put_letters(ended, old, new)
+    (ended / "description").write_text(json.dumps(description))
+    listed = operator.letters("t", spout="rows", component="totals")
+    assert [(one["id"][0], one["component"]) for one in listed] == [("a", "rows"), ("b", "rows")]
+    assert operator.letters("t", spout="lines") == []
+    assert listed[0]["attempts"][0]["component"] == "totals"
+    assert operator.letter("t", "aa") == listed[0]
+    [kind] = operator.letter_kinds("t")
+    assert (kind["spout"], kind["component"], kind["count"]) == ("rows", "totals", 2)
+    answer = operator.change("t", "replay", kind=kind["kind"], by="alice")
+    assert answer["text"].startswith("2 letter(s) go back into rows: ")
+    assert {one["letter"]["component"] for one in returned(ended)} == {"rows"}
 
 
 def test_a_letter_is_not_noted_as_replayed_before_its_request_is_durable(

@@ -12,7 +12,7 @@ import pytest
 from sparkbolt import ConfigError
 from sparkbolt.control.books import events_in
 from sparkbolt.control.documents import ALL_TIME, TopologyState, refused
-from sparkbolt.control.intent import TRACES_MAX, Intent
+from sparkbolt.control.intent import TRACES_MAX, Intent, Scale
 from sparkbolt.control.steering import Steering
 from sparkbolt.driver.overrides import TraceWish
 from tests.unit.control.test_home import wait_for
@@ -191,6 +191,26 @@ def test_a_rebalance_that_changes_nothing_or_cannot_be_is_not_remembered(started
     assert steering.ask("rebalance", {"executors": {"split": 0}}, "alice")["refused"]
     assert running.rebalanced == []
     assert "control" not in running.files
+
+
+def test_a_rebalance_can_be_forgotten_until_something_is_committed_with_it(started: Any) -> None:
+    running = FakeRunning(files={"control": Intent(executors={"split": 2}).dumps()})
+    steering = started(running)
+
+    def remembered() -> Intent:
+        return Intent.loads(running.files["control"])
+
+    steering.ask("rebalance", {"executors": {"split": 4}}, "alice")
+    assert remembered().before == Scale({"split": 2})
+    steering.forget_rebalance()
+    assert remembered() == Intent(executors={"split": 2})
+    steering.ask("rebalance", {"executors": {"split": 4}}, "alice")
+    steering.settle_rebalance()
+    assert wait_for(lambda: remembered().before is None, 30)
+    steering.forget_rebalance()
+    assert remembered() == Intent(executors={"split": 4})
+    assert steering.ask("rebalance", {"reset": True}, "alice")["text"].startswith("no change is needed")
+    assert remembered() == Intent(), "its code has these numbers"
 
 
 def test_messages_are_traced_from_now_on_but_not_too_many(started: Any) -> None:

@@ -15,7 +15,7 @@ from sparkbolt import BasicBolt, Bolt, Config, RetryPolicy, Spout, Topology, Top
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.control.letters.edits import edited
 from sparkbolt.driver.effects import Effect
-from sparkbolt.driver.returned_letters import RETURNED_FOLDER, ReturnedLetters, request_of
+from sparkbolt.driver.returned_letters import RETURNED_FOLDER, ReturnedLetters, letter_today, request_of
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 
@@ -174,6 +174,42 @@ def test_a_letter_of_a_task_that_is_gone_goes_back_to_another_task(path: Path) -
     run(engine)
     assert sorted(emitted(out)) == [1, 3, 5, 20, 40]
     assert engine.ledger.metrics.of("lines").acked == 5
+    engine.close()
+
+
+def renamed_numbers(spout: Any, old: str, new: str, bolt: str) -> Topology:
+    builder = TopologyBuilder("numbers", Config(max_attempts=2))
+    builder.set_spout(new, spout, renamed_from=old if old != new else None, retry=RetryPolicy(max_retries=1))
+    builder.set_bolt(bolt, Parse(), renamed_from="parse" if bolt != "parse" else None).shuffle_grouping(new)
+    return builder.build()
+
+
+@pytest.mark.parametrize("kind", ["file", "queue"])
+def test_a_letter_of_components_that_are_renamed_goes_back_to_the_spout_of_today(path: Path, kind: str) -> None:
+    def built(old: str, new: str, bolt: str) -> Topology:
+        return renamed_numbers(TextSpout(str(path)) if kind == "file" else Queue(), old, new, bolt)
+
+    engine, out = captured(built("lines", "lines", "parse"))
+    turns(engine)
+    dead = letters(engine)
+    engine.restart(built("lines", "rows", "numbers"))
+    turns(engine, 3)
+    give_back(engine, dead[0])
+    turns(engine)
+    again = letters(engine)[-1]
+    assert (again.component, [one.component for one in again.attempts]) == ("rows", ["numbers"] * 4)
+    engine.restart(built("rows", "texts", "numbers"))
+    turns(engine, 3)
+    today = letter_today(dead[0], engine.generations)
+    assert (today.component, {one.component for one in today.attempts}) == ("texts", {"numbers"})
+    assert letter_today(again, engine.generations).component == "texts", "written under the name between"
+    assert letter_today(today, engine.generations) == today
+    MENDED["on"] = True
+    give_back(engine, again, *dead[1:], name="two")
+    turns(engine)
+    assert [value for name, _, _, columns in out if name in ("parse", "numbers") for value in columns[0]].count(20) == 1
+    assert engine.ledger.metrics.of("texts").acked == (5 if kind == "file" else 3)
+    assert not engine.ledger.messages.retries.attempts
     engine.close()
 
 

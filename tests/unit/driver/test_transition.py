@@ -10,10 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkbolt import BasicBolt, Bolt, Count, PartitionedSpout, Range, Topology, TopologyBuilder, WindowedBolt
+from sparkbolt import (
+    BasicBolt,
+    Bolt,
+    Committer,
+    Config,
+    Count,
+    PartitionedSpout,
+    Range,
+    Topology,
+    TopologyBuilder,
+    WindowedBolt,
+)
+from sparkbolt.api.inlets import InletSpout
 from sparkbolt.api.keyed_state import refusal
+from sparkbolt.driver.ledger.agreement import InletSources
 from sparkbolt.driver.ledger.generations import Generations
-from sparkbolt.driver.transition import Continuation, Effect, transition
+from sparkbolt.driver.lifecycle import LifecycleEvent
+from sparkbolt.driver.transition import Continuation, Effect, source_places, transition
 from sparkbolt.errors import CheckpointError, InvalidTopology, StateError
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine
@@ -195,6 +209,120 @@ def test_a_bolt_that_is_renamed_goes_on_with_its_state() -> None:
     run.finish()
 
 
+class Outside(Committer):
+    """Writes into what is outside of all drivers, each txid once for each id; dies while ``TARGET`` says so."""
+
+    def begin(self, context: Any) -> None:
+        self.name = context.component
+
+    def commit(self, txid: int, rows: Sequence[Any]) -> None:
+        if TARGET["dies"] == "before":
+            raise OSError("the driver dies")
+        TARGET.setdefault((self.name, txid), [row["n"] for row in rows])
+        if TARGET["dies"] == "after":
+            raise OSError("the driver dies, and has not noted that the rows are outside")
+
+
+TARGET: dict[Any, Any] = {}
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+@pytest.mark.parametrize("dies", ["before", "after"])
+def test_rows_that_are_not_outside_yet_are_committed_once_by_their_committer_with_another_id(
+    transactional: bool, dies: str
+) -> None:
+    def built(id_: str, tasks: int, old: str | None = None) -> Topology:
+        builder = TopologyBuilder("rows", Config(transactional=transactional))
+        builder.set_spout("numbers", Numbers(60))
+        builder.set_bolt(id_, Outside(), tasks, renamed_from=old).shuffle_grouping("numbers")
+        return builder.build()
+
+    TARGET.clear()
+    TARGET["dies"] = None
+    engine = LocalEngine(built("out", 2))
+    engine.step()
+    TARGET["dies"] = dies
+    with pytest.raises(OSError, match="the driver dies"):
+        engine.step()
+    TARGET["dies"] = None
+    engine.restart(built("sink", 1, "out"))
+    for _ in range(20):
+        engine.now_ms += 1000
+        engine.step()
+    engine.close()
+    del TARGET["dies"]
+    names = {txid: name for name, txid in TARGET}
+    assert len(names) == len(TARGET), "each txid once"
+    assert [names[txid] for txid in (1, 2, 3)] == ["out", "out", "sink"], "rows of before, as the one that it was"
+    rows = [n for rows in TARGET.values() for n in rows]
+    assert Counter(rows) == Counter(number % KEYS for number in range(60))
+    assert engine.ledger.metrics.of("numbers").acked == 60
+
+
+class CountAndStart(Bolt):
+    """Counts each number, and starts a tree with each count."""
+
+    outputs = ["n", "count"]
+    keyed = starts_trees = True
+
+    def init_state(self, state: Any) -> None:
+        self.counts = state
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        count = self.counts.get(tup["n"], 0) + 1
+        self.counts.put(tup["n"], count)
+        collector.emit([tup["n"], count])
+        collector.ack(tup)
+
+
+class FailsOnce(BasicBolt):
+    """Fails each tuple at its first attempt."""
+
+    stateless = True
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.attempt == 1:
+            raise ValueError("not now")
+
+
+def test_a_bolt_that_starts_trees_gets_fewer_tasks_once_those_of_the_tasks_that_go_are_finished() -> None:
+    def built(tasks: int) -> Topology:
+        builder = TopologyBuilder("starting")
+        builder.set_spout("numbers", Numbers(), max_attempts=3)
+        builder.set_bolt("count", CountAndStart(), tasks, max_attempts=5).fields_grouping("numbers", ["n"])
+        builder.set_bolt("fails", FailsOnce()).shuffle_grouping("count")
+        return builder.build()
+
+    run = Run(built(3))
+    engine = run.engine
+
+    def finish_trees() -> None:
+        """Stop the spout, and wait until nothing is open, which the tasks know then."""
+        engine.machine.lifecycle.on(LifecycleEvent.DEACTIVATE)
+        for _ in range(50):
+            engine.now_ms += 1000
+            engine.step()
+        assert engine.ledger.open_trees == 0
+
+    for tasks in (1, 2, 1):
+        run.steps(4)
+        with pytest.raises(StateError, match=r"trees that task \d has started are open, and the task goes: deactivate"):
+            engine.restart(built(tasks))
+        engine.restart()
+        finish_trees()
+        engine.restart(built(tasks))
+        run.steps(1)
+        engine.restart(built(3))
+    for _ in range(200):
+        engine.now_ms += 1000
+        engine.step()
+    acked = engine.ledger.metrics.of
+    assert (acked("numbers").acked, acked("count").acked) == (200, 400), "its tuples, and the trees that it has started"
+    assert engine.ledger.open_trees == 0
+    each = Counter(number % KEYS for number in range(200))
+    assert set(run.counted) == {(key, n) for key in each for n in range(1, each[key] + 1)}
+
+
 def test_a_bolt_with_state_that_is_added_in_front_moves_the_levels_and_loses_nothing() -> None:
     run = Run(topology())
     run.steps(3)
@@ -324,9 +452,9 @@ def test_what_cannot_go_on_is_refused_by_name_with_what_to_do() -> None:
         "bolt 'count' is refused: it gets numbers/default by shuffle, and got it by fields(n), so its tuples would "
         "meet the state of other ones: change it back, or give it another id, which begins empty"
     ]
-    known, last = begun(built("all"))
-    refused = transition(built("all", 3), 2, known, last, refusal).refusals
-    assert [step.why.partition(":")[0] for step in refused] == ["it has 3 tasks and had 2"]
+    known, last = begun(built("all", 1))
+    refused = transition(built("all", 2), 2, known, last, refusal).refusals
+    assert [step.why.partition(":")[0] for step in refused] == ["it has 2 tasks and had 1"]
     assert "define rescale(self, states, part, parts) in its class" in refused[0].why
     known, last = begun(built("shuffle"))
     assert not transition(built("shuffle", 3), 2, known, last, refusal).refusals
@@ -449,6 +577,59 @@ def test_attributes_that_are_not_keyed_name_themselves_and_rescale_divides_them(
     tasks_ = run.engine.lane.topology.tasks("count")
     totals = [run.engine.worker._tasks[task].bolt.totals["all"] for task in tasks_ if task in run.engine.worker._tasks]
     assert sum(totals) == 50
+
+
+class Inlet(InletSpout):
+    """Rows that something else brings."""
+
+    outputs = ["n"]
+
+    def frame(self, spark: Any) -> Any:
+        raise AssertionError("nothing runs here")
+
+
+def with_inlets(*names: str, tasks: int = 2, **renamed: str) -> Topology:
+    builder = TopologyBuilder("changing")
+    count = builder.set_bolt("count", CountState(), tasks)
+    for name in names:
+        builder.set_spout(name, Inlet(), renamed_from=renamed.get(name))
+        count.fields_grouping(name, ["n"])
+    return builder.build()
+
+
+def inlets_after(after: Topology, inlets: InletSources) -> tuple[Continuation, list[int | None]]:
+    known = transition(with_inlets("b", "c"), 2, (), -1, refusal).generations
+    started = transition(after, 2, known, 5, refusal, inlets=inlets)
+    before, newest = known[-1], started.generations[-1]
+    return started, list(source_places(before, newest, inlets.count))
+
+
+def test_inlets_go_on_in_another_folder_by_what_they_are_and_not_by_their_order() -> None:
+    two = InletSources(2)
+    started, places = inlets_after(with_inlets("b", "c"), two)
+    assert (started.generations[-1].folder, places) == ("spark", [0, 1])
+    started, places = inlets_after(with_inlets("b", "c", tasks=3), two)
+    assert (started.generations[-1].folder, started.refusals, places) == ("spark-1", (), [0, 1])
+    several, places = inlets_after(with_inlets("b", "c", tasks=3), InletSources(5))
+    assert (several.refusals, places) == ((), [0, 1, 2, 3, 4])
+    started, places = inlets_after(with_inlets("a", "b", "c"), two)
+    assert (started.generations[-1].folder, started.refusals, places) == ("spark-1", (), [None, 0, 1])
+    started, places = inlets_after(with_inlets("a", "b", a="c"), two)
+    assert (started.generations[-1].folder, started.refusals, places) == ("spark-1", (), [1, 0])
+    assert started.generations.lasting_name("a") == "c"
+    again = transition(with_inlets("a", "b", "c"), 2, started.generations, 9, refusal, inlets=two).generations
+    assert [again.lasting_name(name) for name in ("a", "b", "c")] == ["c", "b", "c-5"], "the new one has its own"
+    started, places = inlets_after(with_inlets("b", "d", d="c"), two)
+    assert (started.generations[-1].folder, places) == ("spark", [0, 1]), "their order stays"
+    started, places = inlets_after(with_inlets("c"), two)
+    assert (started.generations[-1].folder, started.refusals, places) == ("spark-1", (), [1])
+
+
+def test_inlets_whose_sources_nobody_can_tell_apart_or_that_keep_state_are_refused() -> None:
+    started, _ = inlets_after(with_inlets("a", "b", "c"), InletSources(3))
+    assert "nobody knows which of them are whose" in str(started.refusals[0])
+    started, _ = inlets_after(with_inlets("b", "c", tasks=3), InletSources(2, keep_state=True))
+    assert "spout 'b' is refused: Spark keeps state of its DataFrame" in str(started.refusals[0])
 
 
 def test_the_effects_are_words() -> None:

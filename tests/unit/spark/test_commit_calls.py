@@ -12,6 +12,7 @@ import pytest
 
 from sparkbolt import Committer, RetryPolicy, TopologyBuilder, Unavailable
 from sparkbolt.api.outside import WritesOutside
+from sparkbolt.driver.effects import Commit
 from sparkbolt.errors import EngineError
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.spark import commit_calls
@@ -62,16 +63,32 @@ def calls_of(bolt: Committer) -> tuple[CommitCalls, Calls]:
 def test_committer_is_opened_by_the_first_commit_and_ended_once() -> None:
     made, calls = calls_of(Target())
     with calls.changed:
-        made("out", 0, lambda: [1])
-        made("out", 1, lambda: [2])
+        made(Commit("out", 0, lambda: [1]))
+        made(Commit("out", 1, lambda: [2]))
     made.end()
     assert SEEN == [("begin", "c" * 32, 0, "commit-out"), ("commit", 0, [1]), ("commit", 1, [2]), "end"]
+
+
+class Named(Target):
+    """Notes as whom it begins."""
+
+    def begin(self, context):
+        SEEN.append(context.component)
+
+
+def test_rows_of_before_are_committed_by_a_copy_with_the_id_that_it_had() -> None:
+    made, calls = calls_of(Named())
+    with calls.changed:
+        made(Commit("out", 0, lambda: [1], "before"))
+        made(Commit("out", 1, lambda: [2]))
+    made.end()
+    assert SEEN == ["before", ("commit", 0, [1]), "out", ("commit", 1, [2]), "end", "end"]
 
 
 def test_commit_waits_for_an_unavailable_target(caplog: pytest.LogCaptureFixture) -> None:
     made, calls = calls_of(Target(Unavailable("the disk is full"), 4))
     with caplog.at_level(logging.INFO, "sparkbolt"), calls.changed:
-        made("out", 7, lambda: [1])
+        made(Commit("out", 7, lambda: [1]))
     made.end()
     assert SEEN[1:] == [("commit", 7, [1]), "end"]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
@@ -96,7 +113,7 @@ def test_a_commit_that_has_no_answer_yet_names_its_database(monkeypatch: pytest.
 
     def commit() -> None:
         with calls.changed:
-            made("out", 7, lambda: [1])
+            made(Commit("out", 7, lambda: [1]))
 
     committing = threading.Thread(target=commit)
     committing.start()
@@ -118,7 +135,7 @@ def test_a_stopping_topology_does_not_wait_for_a_commit_call() -> None:
     threading.Timer(0.2, calls.break_off).start()
     began = time.monotonic()
     with calls.changed, pytest.raises(NotReturned):
-        made("out", 7, lambda: [1])
+        made(Commit("out", 7, lambda: [1]))
     assert time.monotonic() - began < PATIENCE_SECS
     made.end()
 
@@ -128,5 +145,5 @@ def test_any_other_exception_shows_where_it_was_raised_and_what_happens_to_the_r
     made, calls = calls_of(Target(error, 1))
     said = rf"commit of 'out' raised {type(error).__name__}.*test_commit_calls.py, line \d+\): the rows of txid 7"
     with calls.changed, pytest.raises(EngineError, match=said):
-        made("out", 7, lambda: [1])
+        made(Commit("out", 7, lambda: [1]))
     made.end()

@@ -26,7 +26,7 @@ from sparkbolt.errors import SparkboltError, WrongUseError
 from sparkbolt.faces.cli.command_arguments import Count
 from sparkbolt.faces.cli.operate.operator_access import by, operator_of
 from sparkbolt.faces.cli.program import EXIT_FINISHED
-from sparkbolt.faces.cli.resolver import entry_of, letters_of
+from sparkbolt.faces.cli.resolver import checkpoint_of, entry_of, letters_of
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
@@ -37,7 +37,9 @@ def _store(where: str, client_config: str | None) -> LetterStore:
     Raises:
         WrongUseError: there is no such store.
     """
-    return open_store(LetterLocation(letters_of(where), client_config), open_files)
+    place = letters_of(where)
+    checkpoint = None if place == where else checkpoint_of(where)
+    return open_store(LetterLocation(place, client_config, checkpoint), open_files)
 
 
 def list_letters(

@@ -20,18 +20,19 @@ from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.base.exceptions import preparing
 from sparkbolt.bolts import JsonLinesBolt, ParquetBolt
 from sparkbolt.connectors.files.folder_mark import MARK
+from sparkbolt.driver.ledger.generations import Generation
 from sparkbolt.errors import CheckpointError
 from sparkbolt.faces.cli.check import start_with
 from sparkbolt.files import local
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spark.output_ownership import OutputOwnership
+from sparkbolt.spark.output_ownership import OutputOwnership, forget_uncommitted
 from sparkbolt.spouts import GeneratorSpout
 
 OLD, NEW = "a" * 32, "b" * 32
 
 
-def topology(*outs: Path, name: str = "web") -> Topology:
-    builder = TopologyBuilder(name)
+def topology(*outs: Path, name: str = "web", **config: Any) -> Topology:
+    builder = TopologyBuilder(name, Config(**config))
     builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(1)), ["n"]))
     for number, out in enumerate(outs):
         builder.set_bolt(f"out{number}", JsonLinesBolt(out)).shuffle_grouping("numbers")
@@ -63,6 +64,27 @@ def refusal(owned: OutputOwnership) -> str:
     with pytest.raises(CheckpointError) as caught:
         owned.check()
     return str(caught.value)
+
+
+def test_files_of_an_uncommitted_micro_batch_go_with_the_shape_that_wrote_them(tmp_path: Path) -> None:
+    names = (
+        "part-000006-old-0",
+        "part-000007-old-0",
+        "part-000007-old-1",
+        "part-000007.1-out0-2",
+        "part-000008-out0-0",
+    )
+    others = ("part-000007-old-more-0", "part-000007-out1-0", "part-000007-old", "_sparkbolt")
+    for name in (*names, *others):
+        (tmp_path / f"{name}.jsonl").touch()
+    (tmp_path / "part-000007-old-1.parquet").touch()
+    generation = Generation(1, base=7, renamed={"old": "out0"})
+    forget_uncommitted(topology(tmp_path, transactional=True), generation)
+    assert len(list(tmp_path.iterdir())) == 10
+    forget_uncommitted(topology(tmp_path, tmp_path / "missing"), generation)
+    left = {path.name for path in tmp_path.iterdir()}
+    kept = {"part-000006-old-0.jsonl", "part-000008-out0-0.jsonl", "part-000007-old-1.parquet"}
+    assert left == kept | {f"{name}.jsonl" for name in others}
 
 
 @pytest.fixture

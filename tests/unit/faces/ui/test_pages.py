@@ -390,7 +390,11 @@ def acted(operator: Shop, path: str, form: dict[str, str], read: Callable[[Page]
         (
             "rebalance",
             {"executors-of": "enrich", "executors": "12"},
-            {"executors": {"enrich": 12}, "num_workers": None, "wait_secs": None, "spark_partitions": None},
+            {
+                "executors": {"enrich": 12},
+                **dict.fromkeys(("num_workers", "wait_secs", "spark_partitions")),
+                "reset": False,
+            },
         ),
         ("trace", {"message": "orders/3@41"}, {"message": "orders/3@41", "component": None, "stop": False}),
         ("replay", {"letter-aa": "on", "letter-bb": "on"}, {**REPLAY, "ids": ["aa", "bb"]}),

@@ -122,7 +122,13 @@ ALL_LETTERS = {
             {"executors": {"split": 7}},
             (
                 "rebalance",
-                {"executors": {"split": 7}, "num_workers": None, "wait_secs": None, "spark_partitions": None},
+                {
+                    "executors": {"split": 7},
+                    "num_workers": None,
+                    "wait_secs": None,
+                    "spark_partitions": None,
+                    "reset": False,
+                },
             ),
         ),
         ("trace", {"message": "lines-0@7"}, ("trace", {"message": "lines-0@7", "component": None, "stop": False})),

@@ -203,7 +203,7 @@ def test_a_dead_topology_is_listed_until_it_restarts(client: TestClient, operato
         (
             "rebalance/0",
             "rebalance",
-            {"wait_secs": 0.0, "num_workers": None, "executors": None, "spark_partitions": None},
+            {"wait_secs": 0.0, "num_workers": None, "executors": None, "spark_partitions": None, "reset": False},
         ),
     ],
 )
@@ -224,6 +224,7 @@ def test_the_options_of_a_rebalance_reach_the_operator(writer: TestClient, opera
         "num_workers": 2,
         "executors": {"split": 7},
         "spark_partitions": None,
+        "reset": False,
     }
 
 

@@ -486,6 +486,40 @@ def test_attributes_of_an_older_version_are_migrated_before_they_are_divided() -
         divided(after, 2)
 
 
+@pytest.mark.parametrize("after", [1, 4])
+def test_what_all_tasks_of_an_all_grouping_know_alike_is_known_by_those_that_there_are_then(after: int) -> None:
+    def fill(bolt: Any, index: int) -> None:
+        bolt.rules, bolt.version = {"b": [1], "a": 2}, 7
+        for number in range(30):
+            bolt.table.put(f"k{number}", [number])
+
+    def of(store: DictStore) -> tuple[Any, ...]:
+        task = Task(store)
+        table = task.bolt.table
+        return task.bolt.rules, task.bolt.version, len(table), [table.get(f"k{number}") for number in range(30)]
+
+    spec = spec_of(Keyed(), "all", "all")
+    assert refusal(spec, 2, after) is None
+    stores = stores_of(2, fill)
+    every = {"b": [1], "a": 2}, 7, 30, [[number] for number in range(30)]
+    assert [of(store) for store in divided(stores, after, spec)] == [every] * after
+
+
+@pytest.mark.parametrize("what", ["table", "attribute", "nothing"])
+def test_what_differs_between_the_tasks_of_an_all_grouping_is_named(what: str) -> None:
+    def fill(bolt: Any, index: int) -> None:
+        bolt.rules = {"a": index if what == "attribute" else 2}
+        if what == "table" or (what == "nothing" and index == 0):
+            bolt.table.put("k", index)
+
+    spec = spec_of(Keyed(), "all")
+    said = {"attribute": "attribute 'rules'", "table": "its KeyValueState differs", "nothing": "KeyValueState differs"}
+    with pytest.raises(StateError, match=said[what]):
+        divided(stores_of(2, fill), 3, spec)
+    assert refusal(spec, 1, 2) is not None, "one task proves nothing"
+    assert refusal(spec_of(Keyed(), "all", "shuffle"), 2, 3) is not None
+
+
 def test_trees_that_a_task_has_started_keep_it() -> None:
     stores = stores_of(2, lambda bolt, index: None)
     state = TaskState()

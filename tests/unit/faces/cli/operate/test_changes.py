@@ -14,6 +14,8 @@ from tests.unit.control.fake import FakeOperator, gist
 
 ID = "words-1-1767262800"
 
+REBALANCE = {**dict.fromkeys(("wait_secs", "num_workers", "executors", "spark_partitions")), "reset": False}
+
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
@@ -45,9 +47,10 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
         ),
         (
             ["rebalance", "words", "-w", "10", "-n", "2", "-e", "count=4", "-e", "split=3"],
-            {"wait_secs": 10.0, "num_workers": 2, "executors": {"count": 4, "split": 3}, "spark_partitions": None},
+            {**REBALANCE, "wait_secs": 10.0, "num_workers": 2, "executors": {"count": 4, "split": 3}},
         ),
-        (["rebalance", "words"], {"wait_secs": None, "num_workers": None, "executors": None, "spark_partitions": None}),
+        (["rebalance", "words", "--reset"], {**REBALANCE, "reset": True}),
+        (["rebalance", "words"], REBALANCE),
     ],
 )
 def test_a_command_sends_its_request_as_the_user_and_prints_the_answer(
