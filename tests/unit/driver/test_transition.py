@@ -454,6 +454,45 @@ def test_a_component_that_seems_to_be_renamed_is_asked_about() -> None:
     assert gone.why.endswith("if 'tally' is its new name, declare that with renamed_from='count'")
 
 
+def test_a_rename_with_which_nothing_was_committed_is_known_to_the_next_change() -> None:
+    def built(id_: str, old: str | None = None, **more: Any) -> Topology:
+        builder = TopologyBuilder("changing")
+        builder.set_spout("numbers", Numbers())
+        builder.set_bolt(id_, CountState(), 2, renamed_from=old).fields_grouping("numbers", ["n"])
+        for name, bolt in more.items():
+            builder.set_bolt(name, bolt).global_grouping("numbers")
+        return builder.build()
+
+    known, last = begun(built("count"))
+    idle = transition(built("tally", "count"), 2, known, last, refusal).generations
+    assert [one.number for one in idle] == [0, 1]
+    later = transition(built("tally", another=CountDict()), 2, idle, last, refusal)
+    assert "bolt 'tally' goes on: it was called 'count'" in said(later)
+    assert not later.decisions
+    chain = transition(built("third", "tally"), 2, idle, last, refusal)
+    assert said(chain) == ["bolt 'third' goes on: it was called 'count'"]
+    again = transition(built("third", another=CountDict()), 2, chain.generations, last, refusal)
+    assert again.generations[-1].renamed == {"count": "third"}
+    assert again.generations[-1].numbering.tasks["third"] == known[0].numbering.tasks["count"]
+    back = transition(built("count"), 2, idle, last, refusal)
+    assert (back.steps, back.generations) == ((), known), "as if it had never been renamed"
+    both = transition(built("count", tally=CountDict()), 2, idle, last, refusal)
+    assert said(both) == ["bolt 'tally' begins empty: it is new"]
+
+
+def test_a_name_that_was_that_of_another_component_is_asked_about() -> None:
+    known, last = begun(topology(another=CountState()))
+    builder = TopologyBuilder("changing")
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("another", CountState(), 2, renamed_from="count").fields_grouping("numbers", ["n"])
+    builder.set_bolt("show", Show()).shuffle_grouping("another")
+    [refused] = [step for step in transition(builder.build(), 2, known, last, refusal).refusals if "knows" in step.why]
+    assert str(refused) == (
+        "bolt 'another' is refused: the checkpoint knows 'count' and another 'another', so it is not clear which of "
+        "them it is: if it is 'another', remove renamed_from; if it is 'count', give it a third id"
+    )
+
+
 def test_a_name_that_is_still_one_of_a_component_cannot_be_that_of_before() -> None:
     builder = TopologyBuilder("changing")
     builder.set_spout("numbers", Numbers(), renamed_from="count")
