@@ -360,7 +360,7 @@ class Operator(Views):
         if not TopologyState.of(entry["state"]).runs and row.when_stopped:
             return self._with_stopped(entry, lambda stopped: row.act(stopped, by, **given))
         if not TopologyState.of(entry["state"]).runs:
-            how = f" ({entry['why']})" if entry["why"] else ""
+            how = f" ({entry['why'].splitlines()[0].rstrip(':')})" if entry["why"] else ""
             return refused(f"topology {entry['id']} does not run{how}: you cannot {verb} it")
         answer, why = self._asked(entry, verb, given, by)
         return cast(Answer, answer) if isinstance(answer, dict) else refused(why or "there is no answer")

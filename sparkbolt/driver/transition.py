@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sparkbolt.api.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
 from sparkbolt.api.numbering import Numbering
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.topology import FEEDBACK, ComponentKind, ComponentSpec, Topology
@@ -343,6 +344,7 @@ def _steps(
     stores = {renamed.get(id_, id_) for level in before.placement["stateful"] for id_ in level}
     alike = _alike(had, has)
     loops = {key for one in had.values() for key, how in one["subscriptions"].items() if how.endswith(FEEDBACK)}
+    streams = {f"{id_}/{name}": of["fields"] for id_, one in has.items() for name, of in one["streams"].items()}
     for id_ in had:
         if id_ not in has:
             yield _gone(id_, had[id_], id_ in stores, alike.get(id_))
@@ -351,7 +353,7 @@ def _steps(
             yield ShapeStep(_named(has[id_], id_), Effect.BEGINS, "it is new")
     for id_ in sorted(set(had) & set(has)):
         spec, keeps = topology.components[id_], id_ in stores
-        yield from _component_steps(spec, had[id_], has[id_], keeps, lane, divisible, loops)
+        yield from _component_steps(spec, had[id_], has[id_], keeps, lane, divisible, loops, streams)
 
 
 def _today(one: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
@@ -390,7 +392,7 @@ def _alike(had: Mapping[str, Any], has: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _without_inputs(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {**one, "subscriptions": sorted(one["subscriptions"].values())}
+    return {**one, "subscriptions": sorted(one["subscriptions"].values()), "parallelism": None}
 
 
 def _component_steps(
@@ -401,10 +403,12 @@ def _component_steps(
     lane: Lane,
     divisible: Divisible,
     loops: Collection[str],
+    streams: Mapping[str, Collection[str]],
 ) -> Iterator[ShapeStep]:
     """The steps of a component that both topologies have.
 
-    ``keeps``: the checkpoint has state of it; ``loops``: the streams, as component/stream, whose tuples may wait.
+    ``keeps``: the checkpoint has state of it; ``loops``: the streams, as component/stream, whose tuples may wait;
+    ``streams``: the fields of each stream, as it is now.
     """
     what = _named(now, spec.id)
     if _role(was["kind"]) != _role(now["kind"]):
@@ -422,7 +426,7 @@ def _component_steps(
         yield ShapeStep(what, Effect.REFUSED, f"{text}: change it back, or give it another id, which begins empty")
     yield from _tasks(spec, was["parallelism"], keeps and spec.keeps_state, what, divisible)
     yield from _settings(spec, was.get("settings", {}), now.get("settings", {}), what)
-    yield from _inputs(was, now, keeps and spec.keeps_state, what)
+    yield from _inputs(was, now, keeps and spec.keeps_state, what, streams)
     every = spec.id in (*lane.starters, *lane.inlets)
     yield from _streams(was, now, lambda name: every or f"{spec.id}/{name}" in loops, what)
 
@@ -435,7 +439,7 @@ def _tasks(spec: ComponentSpec, before: int, keeps: bool, what: str, divisible: 
     after = spec.parallelism
     if before == after:
         return
-    text = f"it has {after} tasks and had {before}"
+    text = f"it has {after} task{'s' if after > 1 else ''} and had {before}"
     if not keeps:
         yield ShapeStep(what, Effect.GOES_ON, text)
         return
@@ -459,7 +463,9 @@ def _settings(spec: ComponentSpec, was: Mapping[str, str], now: Mapping[str, str
         yield ShapeStep(what, Effect.GOES_ON, f"{changed}: what it keeps goes on with these settings")
 
 
-def _inputs(was: Mapping[str, Any], now: Mapping[str, Any], keeps: bool, what: str) -> Iterator[ShapeStep]:
+def _inputs(
+    was: Mapping[str, Any], now: Mapping[str, Any], keeps: bool, what: str, streams: Mapping[str, Collection[str]]
+) -> Iterator[ShapeStep]:
     old, new = was["subscriptions"], now["subscriptions"]
     for name in sorted({*old, *new}):
         if old.get(name) == new.get(name):
@@ -469,17 +475,36 @@ def _inputs(was: Mapping[str, Any], now: Mapping[str, Any], keeps: bool, what: s
             yield ShapeStep(what, Effect.GOES_ON, text)
             continue
         text = f"it gets {name} by {new[name]}, and got it by {old[name]}"
-        if keeps and now["parallelism"] > 1 and _keys(old[name]) != _keys(new[name]):
+        were, are = old[name].removesuffix(FEEDBACK), new[name].removesuffix(FEEDBACK)
+        if not keeps or now["parallelism"] == 1 or were == are or {were, are} <= _ANY_TASK:
+            yield ShapeStep(what, Effect.GOES_ON, text)
+        elif _is_renamed(were, are, streams.get(name, ())):
+            why = f"{text}: its state stays where it is, which is right only if the values are the same as before"
+            yield ShapeStep(what, Effect.MOVES, why)
+        else:
             why = f"{text}, so its tuples would meet the state of other ones: change it back, or give it another id"
             yield ShapeStep(what, Effect.REFUSED, f"{why}, which begins empty")
-        else:
-            yield ShapeStep(what, Effect.GOES_ON, text)
 
 
-def _keys(grouping: str) -> tuple[str, int]:
-    """What decides which task gets a tuple: the kind of the grouping, and how many values it looks at."""
-    kind, _, fields = grouping.partition("(")
-    return kind, fields.count(",") + 1 if fields else 0
+_ANY_TASK = {ShuffleGrouping().describe(), LocalOrShuffleGrouping().describe(), NoneGrouping().describe()}
+"""The groupings that send any tuple to any task."""
+
+
+def _is_renamed(before: str, after: str, fields: Collection[str]) -> bool:
+    """Whether a grouping may choose the same tasks as before, by fields that only have other names now.
+
+    Args:
+        before: the grouping as it was.
+        after: the grouping as it is now.
+        fields: those that its stream has now.
+    """
+    kind, _, old = before.partition("(")
+    kind_now, _, new = after.partition("(")
+    names = [name.strip() for name in old.rstrip(")").split(",")]
+    names_now = [name.strip() for name in new.rstrip(")").split(",")]
+    if kind != kind_now or len(names) != len(names_now):
+        return False
+    return all(name == now or name not in fields for name, now in zip(names, names_now, strict=True))
 
 
 def _streams(

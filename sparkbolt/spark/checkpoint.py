@@ -132,6 +132,10 @@ def identity_in(files: Files) -> str | None:
 class Checkpoint:
     """The checkpoint of one topology, locked for one driver."""
 
+    reads_before = False
+    """Whether the query that runs has taken its state from the folder of the generation before: Spark looks into that
+    folder in each micro-batch of the query, though it needs it in the first one only."""
+
     def __init__(self, spark: SparkSession, directory: str, *, letters: str | None = None) -> None:
         """Lock the directory.
 
@@ -154,9 +158,6 @@ class Checkpoint:
         is_begun = ledger_files.check_format(unchanged, f"checkpoint {self.directory}")
         self.files = hadoop_files(spark, directory) if local is None else local_files(local)
         self._generations: Generations | None = None
-        self.reads_before = False
-        """Whether the query that runs has taken its state from the folder of the generation before: Spark looks into
-        that folder in each micro-batch of the query, though it needs it in the first one only."""
         self.letters: Files = self.files if letters is None else LocalFiles(letters)
         self.letters_directory = f"{self.directory if letters is None else letters}/{ledger_files.LETTERS_FOLDER}"
         self._lock = None
@@ -226,13 +227,15 @@ class Checkpoint:
     def keep(self, generations: Generations) -> None:
         """Store the generations, if they differ from those that are stored.
 
-        What a generation has planned that is dropped, is dropped with it: its plan may name tasks that are gone.
+        A plan that nothing has committed is dropped with its generation, and if the new generation lacks a component or
+        a task that the plan may name.
         """
         if generations == self.generations:
             return
         last = self.last_commit()
         dropped = [one for one in self.generations if one.number not in (kept.number for kept in generations)]
-        for number in self.log.numbers("offsets") if dropped else ():
+        is_outdated = dropped or (self.generations and generations[-1].lacks_some_of(self.generations[-1]))
+        for number in self.log.numbers("offsets") if is_outdated else ():
             if number > last:
                 self.files.remove(self.log.name("offsets", number))
         self.files.write(TOPOLOGY_FILE, generations.dumps())

@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sparkbolt import BasicBolt, PartitionedSpout, Range, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.steering import Steering
 from sparkbolt.driver.ledger.generations import SparkLog
+from sparkbolt.driver.machine import DriverMachine
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli import stored_state
 from sparkbolt.files.local import LocalFiles
@@ -230,3 +231,35 @@ def test_a_start_that_dies_before_its_first_commit_goes_on_with_either_shape(spa
     die(topology(tmp_path, 2))
     run_to(topology(tmp_path, 4), 100)
     counted(tmp_path, 100)
+
+
+class Ticked(CountAll):
+    """Is in each plan by its name, for its tick."""
+
+
+def test_what_was_planned_for_a_bolt_that_is_gone_is_planned_anew(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def built(is_ticked: bool) -> Topology:
+        builder = TopologyBuilder("changing", Config(restarts_max=0))
+        builder.set_spout("numbers", Numbers(f"{tmp_path}/limit"))
+        counted = builder.set_bolt("count", CountKeys(f"{tmp_path}/counts"), 2)
+        counted.fields_grouping("numbers", ["n"])
+        if is_ticked:
+            builder.set_bolt("ticked", Ticked(), tick_tuple_freq_secs=0.01).global_grouping("numbers")
+        return builder.build()
+
+    def fails(machine: DriverMachine, micro_batch_id: int, feedback: Any) -> Any:
+        if micro_batch_id >= 2:
+            raise OSError("the machine is off")
+        return staged(machine, micro_batch_id, feedback)
+
+    state, staged = str(tmp_path / "state"), DriverMachine.staged
+    (tmp_path / "limit").write_text("60")
+    with monkeypatch.context() as patched:
+        patched.setattr(DriverMachine, "staged", fails)
+        with built(True).start(spark=spark, checkpoint=state) as running:
+            assert wait_for(lambda: running.failure is not None, PATIENCE_SECS)
+    assert SparkLog(LocalFiles(state)).numbers("offsets")[-1] == 2
+    with built(False).start(spark=spark, checkpoint=state, apply=True) as running:
+        assert wait_for(lambda: running.metrics().of("numbers").acked == 60, PATIENCE_SECS), running.failure

@@ -52,6 +52,12 @@ class Generation:
         """Whether its first micro-batch takes over the state of the generation before."""
         return self.base > 0 and self.base == self.first
 
+    def lacks_some_of(self, before: Generation) -> bool:
+        """Whether a component of another generation has fewer tasks here, or none of this id."""
+        tasks = {id_: one["parallelism"] for id_, one in self.fingerprint.get("components", {}).items()}
+        had = before.fingerprint.get("components", {})
+        return any(tasks.get(id_, 0) < one["parallelism"] for id_, one in had.items())
+
     def to_json(self) -> dict[str, Any]:
         """A JSON object, which ``from_json`` reads."""
         return {**vars(self), "numbering": self.numbering.to_json()}

@@ -90,7 +90,7 @@ def test_a_component_that_seems_to_be_renamed_is_asked_about() -> None:
     known, last = begun(topology())
     builder = TopologyBuilder("changing")
     builder.set_spout("numbers", Numbers())
-    builder.set_bolt("tally", CountState(), 2).fields_grouping("numbers", ["n"])
+    builder.set_bolt("tally", CountState(), 5).fields_grouping("numbers", ["n"])
     builder.set_bolt("show", Show()).shuffle_grouping("tally")
     gone, *_ = transition(builder.build(), 2, known, last, refusal).decisions
     assert gone.why.endswith("if 'tally' is its new name, declare that with renamed_from='count'")

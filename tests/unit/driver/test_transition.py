@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkbolt import BasicBolt, Bolt, PartitionedSpout, Range, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Bolt, Count, PartitionedSpout, Range, Topology, TopologyBuilder, WindowedBolt
 from sparkbolt.api.inlets import InletSpout
 from sparkbolt.api.keyed_state import refusal
 from sparkbolt.driver.ledger.agreement import InletSources
@@ -96,6 +96,22 @@ class Show(BasicBolt):
 
     def execute(self, tup: Any, collector: Any) -> None:
         pass
+
+
+class Declares(Show):
+    """Declares the fields that it is told."""
+
+    def __init__(self, fields: list[str]) -> None:
+        self.outputs = fields
+
+
+class Windows(WindowedBolt):
+    """Emits for each window how many tuples it has."""
+
+    outputs = ["count"]
+
+    def execute(self, window: Any, collector: Any) -> None:
+        collector.emit([len(window.get())])
 
 
 def topology(counting: Any = None, tasks: int = 2, *, id_: str = "count", spouts: int = 1, **more: Any) -> Topology:
@@ -382,6 +398,40 @@ def test_what_cannot_go_on_is_refused_by_name_with_what_to_do() -> None:
         "spout 'count' is refused: it was a stateful bolt and is now a partitioned spout: give it another id, which "
         "begins empty"
     ]
+
+
+def test_other_keys_are_refused_and_fields_with_another_name_need_a_decision() -> None:
+    def built(fields: list[str], keys: list[str], how: str = "fields") -> Topology:
+        builder = TopologyBuilder("changing")
+        builder.set_bolt("read", Declares(fields)).shuffle_grouping("numbers")
+        builder.set_spout("numbers", Numbers())
+        declarer = builder.set_bolt("count", CountState(), 2)
+        getattr(declarer, f"{how}_grouping")("read", *([keys] if how == "fields" else []))
+        return builder.build()
+
+    known, last = begun(built(["id", "user"], ["user"]))
+    (other,) = transition(built(["id", "user"], ["id"]), 2, known, last, refusal).refusals
+    assert "its tuples would meet the state of other ones" in other.why
+    assert transition(built(["id", "user"], ["id", "user"]), 2, known, last, refusal).refusals
+    renamed = transition(built(["id", "customer"], ["customer"]), 2, known, last, refusal)
+    (step,) = renamed.decisions
+    assert "right only if the values are the same as before" in step.why
+    assert not renamed.refusals
+    known, last = begun(built(["id"], [], "shuffle"))
+    assert not transition(built(["id"], [], "local_or_shuffle"), 2, known, last, refusal).decisions
+
+
+def test_a_bolt_with_windows_may_get_fewer_tasks() -> None:
+    def built(tasks: int) -> Topology:
+        windows = Windows().with_tumbling_window(Count(3)).with_key("n")
+        builder = TopologyBuilder("changing")
+        builder.set_spout("numbers", Numbers())
+        builder.set_bolt("windows", windows, tasks).fields_grouping("numbers", ["n"])
+        return builder.build()
+
+    known, last = begun(built(3))
+    step, *_ = said(transition(built(1), 2, known, last, refusal))
+    assert step == "bolt 'windows' moves: it has 1 task and had 3: its state is divided among them"
 
 
 def test_a_generation_that_has_committed_nothing_is_dropped_for_another_one() -> None:

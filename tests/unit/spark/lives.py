@@ -92,7 +92,9 @@ class Lives:
         if error is not None:
             raise error
         outages = SimpleNamespace(sentences=lambda *_: [])
-        ledger = SimpleNamespace(replayed=None, staged=None, metrics=TopologyMetrics(), flows={}, outages=outages)
+        ledger = SimpleNamespace(
+            replayed=None, staged=None, metrics=TopologyMetrics(), flows={}, outages=outages, last_promoted=-1
+        )
         coordinator = SimpleNamespace(
             observed=Observed(),
             full=dict,
@@ -103,6 +105,7 @@ class Lives:
             take_over=lambda old: None,
             drained=True,
             only_time_advances=False,
+            given_back=[],
             retries=0,
         )
         life = SimpleNamespace(

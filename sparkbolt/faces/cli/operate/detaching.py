@@ -23,7 +23,7 @@ from urllib.parse import quote
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.home import Home, default_home, safe
 from sparkbolt.control.log_reading import last_lines
-from sparkbolt.control.logs import LogFormat, TopologyLog, as_text, current_log
+from sparkbolt.control.logs import LogFormat, LogLine, TopologyLog, as_text, current_log
 from sparkbolt.control.processes import this_process
 from sparkbolt.errors import SparkboltError
 from sparkbolt.faces.cli.display import Display, PlainLines
@@ -66,6 +66,8 @@ def start_detached(topology: Topology, given: Sequence[str], log_dir: str | None
         directory = log.directory
     listening, telling = os.pipe()
     out = os.path.join(directory, f"{quote(topology.name, safe='')}.out")
+    began_ms = time.time_ns() // 1_000_000
+    printed = os.path.getsize(out) if os.path.exists(out) else 0
     child = _start([*without(given, _OWN_OPTIONS), f"--log-dir={directory}"], out, telling)
     os.close(telling)
     name = plain(topology.name)
@@ -90,7 +92,8 @@ def start_detached(topology: Topology, given: Sequence[str], log_dir: str | None
         aside = f"; messages were given up: `sparkbolt tail {name}` shows which" if code == EXIT_SET_ASIDE else ""
         print(f"{name} has finished already, {text}{aside}")
         return code
-    _show_end(topology.name, directory, out, code)
+    lines = [one for one in last_lines(directory, topology.name, last=LINES_SHOWN) if one["time_ms"] >= began_ms]
+    _show_end(topology.name, lines, out, printed, code)
     return code if code > 0 else EXIT_FAILED
 
 
@@ -127,13 +130,14 @@ def _start(arguments: Sequence[str], out: str, telling: int) -> subprocess.Popen
         os.close(output)
 
 
-def _show_end(name: str, directory: str, out: str, code: int) -> None:
+def _show_end(name: str, lines: Sequence[LogLine], out: str, printed: int, code: int) -> None:
+    """Show the end of what this start has logged, and printed from a byte of ``out`` on."""
     how = f"exit code {code}" if code >= 0 else f"signal {-code}"
     print(f"sparkbolt: {plain(name)} did not come up ({how}); the end of its log:", file=sys.stderr)
-    for line in last_lines(directory, name, last=LINES_SHOWN):
+    for line in lines:
         print(f"  {plain(as_text(line))}", file=sys.stderr)
     with suppress(OSError):
-        for raw in Path(out).read_text("utf-8", "replace").splitlines()[-LINES_SHOWN:]:
+        for raw in Path(out).read_bytes()[printed:].decode("utf-8", "replace").splitlines()[-LINES_SHOWN:]:
             print(f"  {plain(raw)}", file=sys.stderr)
 
 
