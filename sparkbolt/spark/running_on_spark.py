@@ -494,10 +494,10 @@ class RunningOnSpark(RunningTopology):
         """If every tree is finished, let the micro-batch that runs end, and plan no other: so nothing is left."""
         if not self.is_running or self._supervisor.is_current:
             return
-        with self._changed, suppress(EngineError):
+        with self._changed:
             if self._coordinator.only_time_advances:
                 self._lifecycle.closes = True
-                self._await(lambda: self._coordinator.in_force is None, SETTLE_SECS)
+                self._changed.wait_for(lambda: self._coordinator.in_force is None or not self.is_running, SETTLE_SECS)
 
     def _end_everything(self) -> None:
         self._supervisor.end()
