@@ -78,6 +78,8 @@ class TopologyContext:
     """The id of the checkpoint, 32 hexadecimal digits: the same in all runs with it, and another one for each other
     checkpoint, which counts its micro-batches from 0. Together with ``micro_batch_id`` and ``task`` it shows whether
     something was written before. It is empty without a checkpoint, as under the simulator."""
+    renamed_from: str | None = None
+    """The id that the component had before, if it is declared. What it has stored outside by that id is its own."""
     spark: Any = None
     """The topology's own Spark session, in ``begin`` of a ``Committer``; None everywhere else."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sparkbolt.api.keyed_state import refusal
@@ -35,6 +35,8 @@ class StartShape:
     """The requests of operators, as they apply from this start on."""
     is_decided: bool
     """Whether operators have decided whatever needs a decision."""
+    overruled: tuple[str, ...] = ()
+    """The numbers of tasks in the code that do not count, a sentence each."""
     given_up: str | None = None
     """Why a rebalance is taken back, in a sentence; None if it is not."""
 
@@ -80,7 +82,17 @@ def shape_of_start(
     if before is not None and is_known and last_commit >= newest.base:
         intent, before = replace(intent, before=None), None
     is_decided = before is not None and not with_(intent.taken_back()).decisions
-    return StartShape(started, intent.also_called(newest.renamed), is_decided, given_up)
+    overruled = tuple(_overruled(topology, started.lane.topology))
+    return StartShape(started, intent.also_called(newest.renamed), is_decided, overruled, given_up)
+
+
+def _overruled(declared: Topology, rebalanced: Topology) -> Iterator[str]:
+    for name, spec in declared.components.items():
+        number = rebalanced.components[name].parallelism
+        if number != spec.parallelism:
+            what = f"{'spout' if spec.is_spout else 'bolt'} {name!r}"
+            mend = "`sparkbolt rebalance --reset` goes back to the code's"
+            yield f"{what} has {number} tasks since a rebalance, and {spec.parallelism} in the code: {mend}"
 
 
 def remember(files: Files, before: Intent, shape: StartShape) -> None:

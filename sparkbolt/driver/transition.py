@@ -157,13 +157,16 @@ def transition(
         inlets: what Spark's log says about the sources of inlets.
     """
     known, number = list(generations), len(generations) and generations[-1].number + 1
+    tried: dict[str, str] = {}
     while known:
         lane = _continued(topology, cores, known[-1], spark_partitions)
         if lane is not None:
             return Continuation(lane, Generations([*known[:-1], recorded(known[-1], lane)]))
         if last_commit >= known[-1].base:
-            return _changed(topology, cores, known, number, last_commit, divisible, spark_partitions, inlets)
-        known.pop()  # nothing was committed in it, so the topology goes on from the one before
+            return _changed(topology, cores, known, number, last_commit, divisible, spark_partitions, inlets, tried)
+        # Nothing was committed in it, so the topology goes on from the one before; it is known who was called how.
+        names = {now: was for was, now in known.pop().renamed.items()}
+        tried = {**names, **{now: names.get(was, was) for now, was in tried.items()}}
     wanted = {"spark_partitions": spark_partitions} if spark_partitions else None
     first = Generation(number, folder=f"{FIRST_FOLDER}-{number}" if number else FIRST_FOLDER)
     lane = lay_out(topology, cores, wanted)
@@ -206,14 +209,11 @@ def _changed(
     divisible: Divisible,
     partitions: int | None,
     inlets: InletSources,
+    tried: Mapping[str, str],
 ) -> Continuation:
+    """``tried``: by id in generations that have committed nothing, the id in the one before them."""
     before = known[-1]
-    had = before.fingerprint["components"]
-    renamed = {
-        spec.renamed_from: id_
-        for id_, spec in topology.components.items()
-        if spec.renamed_from is not None and spec.renamed_from in had and id_ not in had
-    }
+    renamed = _renamed(topology, before.fingerprint["components"], tried)
     numbering = Numbering.of(topology.components, before.numbering.renamed(renamed))
     topology = topology.numbered(numbering)
     stays = lay_out(topology, cores, before.placement)
@@ -259,6 +259,18 @@ def _inlet_refusals(before: Generation, after: Generation, inlets: InletSources)
         elif had != has and inlets.count != len(had):
             why = "the DataFrames of the topology have several sources, and nobody knows which of them are whose: "
             yield ShapeStep(f"spout {name!r}", Effect.REFUSED, f"{why}leave the SparkSpouts as they were")
+
+
+def _renamed(topology: Topology, had: Collection[str], tried: Mapping[str, str]) -> dict[str, str]:
+    """By id that a component had: the id that it has."""
+    renamed: dict[str, str] = {}
+    for id_, spec in topology.components.items():
+        declared = spec.renamed_from or ""
+        was = next((one for one in (declared, tried.get(declared), tried.get(id_)) if one in had), None)
+        is_free = was is not None and id_ not in had and was not in topology.components
+        if was is not None and is_free and (was not in renamed or was == declared):
+            renamed[was] = id_
+    return renamed
 
 
 def _same_places(before: Generation, lane: Lane, renamed: Mapping[str, str]) -> bool:
@@ -323,6 +335,12 @@ def _steps(
     has: dict[str, Any] = _plain(topology.fingerprint())["components"]
     for old, new in renamed.items():
         yield ShapeStep(_named(has[new], new), Effect.GOES_ON, f"it was called {old!r}")
+    for id_, spec in topology.components.items():
+        old = spec.renamed_from or ""
+        if old in had and id_ in had and old not in has:
+            why = f"the checkpoint knows {old!r} and another {id_!r}, so it is not clear which of them it is: if it is "
+            why += f"{id_!r}, remove renamed_from; if it is {old!r}, give it a third id"
+            yield ShapeStep(_named(has[id_], id_), Effect.REFUSED, why)
     stores = {renamed.get(id_, id_) for level in before.placement["stateful"] for id_ in level}
     alike = _alike(had, has)
     loops = {key for one in had.values() for key, how in one["subscriptions"].items() if how.endswith(FEEDBACK)}

@@ -144,6 +144,8 @@ def _running(
         started.check(held.directory, apply=apply or shape.is_decided)
         for step in started.steps:
             log.info("checkpoint %s: %s", held.directory, step)
+        for overruled in shape.overruled:
+            log.info("checkpoint %s: %s", held.directory, overruled)
         remember(held.files, intent, shape)
         held.keep(started.generations)
         lane = started.lane

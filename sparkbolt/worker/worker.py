@@ -397,4 +397,5 @@ def context_of(
         version=topology.version,
         rehearsal_directory=rehearsal_directory,
         checkpoint_id=checkpoint_id,
+        renamed_from=spec.renamed_from,
     )

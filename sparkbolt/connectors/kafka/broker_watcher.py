@@ -45,6 +45,8 @@ class Wish:
     start: Start
     owner: Owner
     other_topology: OtherTopology
+    id_before: str | None = None
+    """The id of the owner before the spout got another id; None if it has not."""
 
 
 class Watcher:
@@ -252,7 +254,10 @@ class Watcher:
         finished: dict[KafkaPartition, Intervals],
     ) -> None:
         wish = self._wish
-        stored = self._store.load(fresh)
+        stored = {
+            place: replace(found, owner=wish.owner) if found.owner and found.owner.id == wish.id_before else found
+            for place, found in self._store.load(fresh).items()
+        }
         known = {place.topic for place, found in stored.items() if found.owner and found.owner.id == wish.owner.id}
         wheres: dict[KafkaPartition, Where] = {}
         for place in fresh:

@@ -213,7 +213,8 @@ class KafkaSpout(UsesOutside, PicklesArguments, ColumnSource):
         cluster = Cluster(self.settings, self.group, read_committed=self.read_committed, request_secs=self.request_secs)
         names = None if isinstance(self.topics, re.Pattern) else self.topics
         scope = Scope(cluster, self.group, names)
-        wish = Wish(self.topics, self.start, self._owner, self.other_topology)
+        before = f"{context.topology}/{context.renamed_from}" if context.renamed_from is not None else None
+        wish = Wish(self.topics, self.start, self._owner, self.other_topology, before)
         store = store_of(self.offsets)
         if context.rehearsal_directory is not None:
             store = RehearsedOffsets(store)

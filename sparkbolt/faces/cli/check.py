@@ -105,6 +105,8 @@ class StartExamined:
     """The decision that a copy of another checkpoint needs at its first start."""
     is_decided: bool = False
     """Whether operators have decided it, by a rebalance."""
+    overruled: tuple[str, ...] = ()
+    """The numbers of tasks in the code that do not count, a sentence each."""
 
     @property
     def is_refused(self) -> bool:
@@ -115,7 +117,7 @@ class StartExamined:
         """As a JSON object."""
         steps = [{**asdict(step), "needs_apply": step.needs_decision and not self.is_decided} for step in self.steps]
         known = {"checkpoint": self.checkpoint, "is_new": self.is_new, "is_refused": self.is_refused}
-        return {**known, "steps": steps, "mistake": self.mistake, "copy": self.copy}
+        return {**known, "steps": steps, "mistake": self.mistake, "copy": self.copy, "overruled": [*self.overruled]}
 
     def lines(self) -> Iterator[str]:
         """As plain text."""
@@ -134,6 +136,7 @@ class StartExamined:
                 yield "  what moves or goes needs your decision: sparkbolt run with --apply"
         else:
             yield f"  a start {'begins with it, because it is empty' if self.is_new else 'continues from it'}"
+        yield from (f"  {overruled}" for overruled in self.overruled)
         if self.copy is not None:
             yield f"  {self.copy}"
 
@@ -164,7 +167,7 @@ def start_with(topology: Topology, directory: str, cores: int) -> StartExamined:
         owned = OutputOwnership(topology, identity_in(files) or "", directory, is_lasting=True, is_new=is_new)
         copy = None if origin is None or origin.role is not None else undecided(topology, files, origin, where)
         mistake = next(owned.refusals(), None)
-        return StartExamined(directory, is_new, shape.started.steps, mistake, copy, is_decided=shape.is_decided)
+        return StartExamined(directory, is_new, shape.started.steps, mistake, copy, shape.is_decided, shape.overruled)
     except CheckpointError as error:
         return StartExamined(directory, is_new=False, mistake=str(error))
 

@@ -82,6 +82,15 @@ def test_the_numbers_and_settings_of_a_component_stay_when_it_is_renamed() -> No
     assert later.executors == {"count": 9, "tally": 4}, "the newer name counts"
 
 
+def test_a_number_in_the_code_that_a_rebalance_overrules_is_named() -> None:
+    intent = Intent(executors={"count": 2, "show": 1})
+    assert shape(intent).overruled == ()
+    assert shape(intent, topology(CountState(), 5)).overruled == (
+        "bolt 'count' has 2 tasks since a rebalance, and 5 in the code: `sparkbolt rebalance --reset` goes back to the "
+        "code's",
+    )
+
+
 @pytest.mark.parametrize("starts", [0, 2])
 def test_a_rebalance_that_is_changed_is_tried_anew(starts: int) -> None:
     intent = Intent().rebalance(Scale({"count": 5}))

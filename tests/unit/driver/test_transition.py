@@ -10,23 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkbolt import (
-    BasicBolt,
-    Bolt,
-    Committer,
-    Config,
-    Count,
-    PartitionedSpout,
-    Range,
-    Topology,
-    TopologyBuilder,
-    WindowedBolt,
-)
+from sparkbolt import BasicBolt, Bolt, Count, PartitionedSpout, Range, Topology, TopologyBuilder, WindowedBolt
 from sparkbolt.api.keyed_state import refusal
 from sparkbolt.driver.ledger.generations import Generations
 from sparkbolt.driver.lifecycle import LifecycleEvent
 from sparkbolt.driver.transition import Continuation, Effect, transition
-from sparkbolt.errors import CheckpointError, InvalidTopology, StateError
+from sparkbolt.errors import CheckpointError, StateError
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine
 from tests.hypotheses import examples
@@ -195,66 +184,6 @@ def test_over_any_changes_of_tasks_and_names_every_count_is_exact(changes: list[
         builder.set_bolt("show", Show()).shuffle_grouping(name)
         run.engine.restart(builder.build())
     run.finish()
-
-
-def test_a_bolt_that_is_renamed_goes_on_with_its_state() -> None:
-    run = Run(topology())
-    run.steps(3)
-    run.engine.restart(topology(id_="tally"))
-    run.steps(3)
-    assert run.engine.ledger.metrics.of("tally").executed == 60
-    run.engine.restart(topology(id_="tally"))
-    run.finish()
-
-
-class Outside(Committer):
-    """Writes into what is outside of all drivers, each txid once for each id; dies while ``TARGET`` says so."""
-
-    def begin(self, context: Any) -> None:
-        self.name = context.component
-
-    def commit(self, txid: int, rows: Sequence[Any]) -> None:
-        if TARGET["dies"] == "before":
-            raise OSError("the driver dies")
-        TARGET.setdefault((self.name, txid), [row["n"] for row in rows])
-        if TARGET["dies"] == "after":
-            raise OSError("the driver dies, and has not noted that the rows are outside")
-
-
-TARGET: dict[Any, Any] = {}
-
-
-@pytest.mark.parametrize("transactional", [True, False])
-@pytest.mark.parametrize("dies", ["before", "after"])
-def test_rows_that_are_not_outside_yet_are_committed_once_by_their_committer_with_another_id(
-    transactional: bool, dies: str
-) -> None:
-    def built(id_: str, tasks: int, old: str | None = None) -> Topology:
-        builder = TopologyBuilder("rows", Config(transactional=transactional))
-        builder.set_spout("numbers", Numbers(60))
-        builder.set_bolt(id_, Outside(), tasks, renamed_from=old).shuffle_grouping("numbers")
-        return builder.build()
-
-    TARGET.clear()
-    TARGET["dies"] = None
-    engine = LocalEngine(built("out", 2))
-    engine.step()
-    TARGET["dies"] = dies
-    with pytest.raises(OSError, match="the driver dies"):
-        engine.step()
-    TARGET["dies"] = None
-    engine.restart(built("sink", 1, "out"))
-    for _ in range(20):
-        engine.now_ms += 1000
-        engine.step()
-    engine.close()
-    del TARGET["dies"]
-    names = {txid: name for name, txid in TARGET}
-    assert len(names) == len(TARGET), "each txid once"
-    assert [names[txid] for txid in (1, 2, 3)] == ["out", "out", "sink"], "rows of before, as the one that it was"
-    rows = [n for rows in TARGET.values() for n in rows]
-    assert Counter(rows) == Counter(number % KEYS for number in range(60))
-    assert engine.ledger.metrics.of("numbers").acked == 60
 
 
 class CountAndStart(Bolt):
@@ -501,26 +430,6 @@ def test_a_bolt_with_windows_may_get_fewer_tasks() -> None:
     known, last = begun(built(3))
     step, *_ = said(transition(built(1), 2, known, last, refusal))
     assert step == "bolt 'windows' moves: it has 1 task and had 3: its state is divided among them"
-
-
-def test_a_component_that_seems_to_be_renamed_is_asked_about() -> None:
-    known, last = begun(topology())
-    builder = TopologyBuilder("changing")
-    builder.set_spout("numbers", Numbers())
-    builder.set_bolt("tally", CountState(), 5).fields_grouping("numbers", ["n"])
-    builder.set_bolt("show", Show()).shuffle_grouping("tally")
-    gone, *_ = transition(builder.build(), 2, known, last, refusal).decisions
-    assert gone.why.endswith("if 'tally' is its new name, declare that with renamed_from='count'")
-
-
-def test_a_name_that_is_still_one_of_a_component_cannot_be_that_of_before() -> None:
-    builder = TopologyBuilder("changing")
-    builder.set_spout("numbers", Numbers(), renamed_from="count")
-    builder.set_bolt("count", CountState(), renamed_from=7).global_grouping("numbers")  # type: ignore[arg-type]
-    with pytest.raises(InvalidTopology) as raised:
-        builder.build()
-    assert "renamed_from='count', and there is a component 'count'" in str(raised.value)
-    assert "renamed_from=7" in str(raised.value)
 
 
 def test_a_generation_that_has_committed_nothing_is_dropped_for_another_one() -> None:

@@ -12,7 +12,7 @@ from sparkbolt.driver.ledger.generations import Generations, SparkLog
 from sparkbolt.driver.transition import transition
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.spark.inlet_moves import runs_without_inlets
-from tests.unit.driver.test_transition import with_inlets
+from tests.unit.driver.test_inlet_transition import with_inlets
 
 
 class Died(BaseException):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from sparkbolt import Bolt, bolt
+from sparkbolt import Bolt, Topology, TopologyBuilder, bolt
 from sparkbolt.api.reports import SourceView
 from sparkbolt.connectors.kafka.kafka_cluster import Cluster
 from sparkbolt.connectors.kafka.offset_stores import Owner, Stored, unpacked
@@ -64,6 +64,28 @@ def test_offsets_of_another_topology_are_refused_or_started_over_as_configured(k
         LocalEngine(topology(other, spout(kafka.brokers, name, stop_at_end=True)))
     run_to_end(topology(other, spout(kafka.brokers, name, stop_at_end=True, other_topology="start_over"), Keep(other)))
     assert [row["line"] for row in SEEN[other]] == [*map(str, range(5))]
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_spout_with_another_id_takes_over_what_it_has_told_its_group(kafka, name, goes_on):
+    def built(id_: str, old: str | None) -> Topology:
+        builder = TopologyBuilder(name)
+        builder.set_spout(id_, spout(kafka.brokers, name, stop_at_end=True), parallelism=2, renamed_from=old)
+        builder.set_bolt("bolt0", Keep(name)).shuffle_grouping(id_)
+        return builder.build()
+
+    kafka.produce(name, map(str, range(5)), kafka_partition=0)
+    engine = run_to_end(built("messages", None))
+    kafka.produce(name, map(str, range(5, 8)), kafka_partition=0)
+    if goes_on:
+        engine.restart(built("texts", "messages"))
+        run(engine, finished(engine))
+        close(engine)
+    else:  # with a new checkpoint
+        run_to_end(built("texts", "messages"))
+    assert [row["line"] for row in SEEN[name]] == [*map(str, range(8))]
+    offset, metadata = committed(kafka.brokers, name)[0]
+    assert (offset, unpacked(offset, metadata).owner.id) == (8, f"{name}/texts")
 
 
 def test_a_checkpoint_reads_its_unread_data_although_another_checkpoint_has_finished_it(kafka, name):
