@@ -13,6 +13,7 @@ from sparkbolt.base.engine_door import set_engine_door
 PLACES = {
     "run": ("sparkbolt.faces.cli.program", "run"),
     "start": ("sparkbolt.spark.starting", "start"),
+    "begun_from": ("sparkbolt.spark.state_reading", "begun_from"),
     "columns_of": ("sparkbolt.spark.inlet_frames", "columns_of"),
     "file_sink": ("sparkbolt.connectors.files.dead_letter_files", "FileDeadLetters"),
     "topology_html": ("sparkbolt.faces.drawing.html", "topology_html"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from types import EllipsisType, TracebackType
 from typing import Any, TypeVar
 
 from sparkbolt.api.causes import MessageOutcome
+from sparkbolt.api.component_state import ComponentState
 from sparkbolt.api.components import Spout, TopologyContext, rehearsal_path
 from sparkbolt.api.config import did_you_mean
 from sparkbolt.api.dead_letters import DeadLetter
@@ -28,7 +30,9 @@ from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.api.topology import ComponentSpec, Topology, TopologyBuilder, topology_of
 from sparkbolt.api.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.api.unsent import unsent_messages
+from sparkbolt.base.engine_door import engine
 from sparkbolt.base.tracebacks import folded
+from sparkbolt.driver.begun import Begun
 from sparkbolt.driver.ledger.ledger import FailedTree, Promotion
 from sparkbolt.errors import EngineError, UnknownNameError
 from sparkbolt.launch import load  # noqa: F401  with it a topology finds the sinks of its dead letters
@@ -39,6 +43,7 @@ from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.report import SimulationReport, simulate
 from sparkbolt.sim.sources import values_row
 from sparkbolt.wire.frames import Column, python_values
+from sparkbolt.worker.state.task_view import StateOfTasks, TaskView, with_classes
 
 __all__ = ["FailedMessage", "ReportedError", "SimulationReport", "TopologyTestDriver", "simulate"]
 
@@ -176,6 +181,45 @@ class TopologyTestDriver:
             InvalidTopology: the builder's topology has mistakes, as in ``TopologyBuilder.build``.
             TypeError: ``topology`` is neither a topology nor a builder.
         """
+        self._begin(topology, cores, seed, start, None)
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        topology: Topology | TopologyBuilder,
+        checkpoint: str | os.PathLike[str],
+        *,
+        cores: int = 2,
+        seed: int = 0,
+        start: datetime | None = None,
+    ) -> TopologyTestDriver:
+        """Begin with the state that a checkpoint has after its last commit, as a start with this topology would.
+
+        So a test can show that the state of a real run goes on with changed code: other attributes (``migrate``), other
+        classes, other numbers of tasks, other windows. Spark reads the state once, which takes some seconds; the
+        checkpoint is not changed, and its topology may run. Messages that were open, or waited for a retry, are left
+        out: a spout emits what the test feeds.
+
+        Args:
+            topology: as for the constructor; so are ``cores`` and ``seed``.
+            checkpoint: the directory or URL of the checkpoint.
+            cores: the tasks are laid out as on this many cores.
+            seed: the seed of all choices that are random on Spark.
+            start: the time at the start; by default that of the last micro-batch.
+
+        Raises:
+            CheckpointError: the topology cannot go on from the checkpoint, or that is none; the message says why.
+            StateError: the state cannot be read, or not be divided among the tasks.
+        """
+        begun: Begun = engine("begun_from")(os.fspath(checkpoint))
+        last = datetime.fromtimestamp(begun.state.last_now_ms / 1000, UTC)
+        driver = cls.__new__(cls)
+        driver._begin(topology, cores, seed, start or last, begun)
+        return driver
+
+    def _begin(
+        self, topology: Topology | TopologyBuilder, cores: int, seed: int, start: datetime, begun: Begun | None
+    ) -> None:
         topology = topology_of(topology)
         if start.tzinfo is None:
             raise ValueError(f"start is {start!r}, expected a datetime with a zone: did you mean tzinfo=UTC?")
@@ -186,8 +230,6 @@ class TopologyTestDriver:
         self._failed: dict[str, list[FailedMessage]] = {spec.id: [] for spec in topology.spouts}
         self._errors: list[ReportedError] = []
         self._notes: set[str] = set()
-        self._given_up: dict[int, list[Any]] = {n: [] for spec in topology.spouts for n in topology.tasks(spec.id)}
-        """By spout task, the ids of the messages that wait until their dead letters are written."""
         self._letters: dict[str, DeadLetter] = {}
         self._rehearsal = Rehearsal()
         now_ms = (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
@@ -199,7 +241,12 @@ class TopologyTestDriver:
             capture=self._see,
             letter_sink=lambda _: _Letters(self._letters),
             rehearsal_directory=self._rehearsal.directory,
+            begun=None if begun is None else begun.fed_by(self._topology),
         )
+        self._topology = self._engine.topology
+        tasks = (number for spec in topology.spouts for number in self._topology.tasks(spec.id))
+        self._given_up: dict[int, list[Any]] = {number: [] for number in tasks}
+        """By spout task, the ids of the messages that wait until their dead letters are written."""
         self._closed = False
 
     def __enter__(self) -> TopologyTestDriver:
@@ -369,6 +416,17 @@ class TopologyTestDriver:
             if (who, where) == (component, stream):
                 tuples += map(list, zip(*map(python_values, columns), strict=True))
         return tuples
+
+    def state(self, component: str) -> ComponentState:
+        """What the tasks of a bolt keep now: keys and values of its ``KeyValueState``, and its durable attributes.
+
+        KeyError as in ``emitted``; a bolt that keeps nothing has no keys and no attributes.
+        """
+        numbers = self._topology.tasks(self._component(component).id)
+        dests = self._engine.lane.dests
+        kept: list[Mapping[str, bytes]] = [self._engine.stores.get(dests.get(number, -1), {}) for number in numbers]
+        pickling = with_classes(vars(sys.modules["__main__"]))
+        return StateOfTasks(self._engine.last_commit, [TaskView(store, pickling) for store in kept])
 
     def executed(self, component: str) -> int:
         """How many tuples, ticks included, ``execute`` of the component received; KeyError as in ``emitted``."""

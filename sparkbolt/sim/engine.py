@@ -17,6 +17,7 @@ from sparkbolt.api.dead_letters import DeadLetterSink
 from sparkbolt.api.keyed_state import refusal
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.api.topology import Topology
+from sparkbolt.driver.begun import Begun
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.durable_effects import perform_on_files
 from sparkbolt.driver.effects import (
@@ -36,6 +37,7 @@ from sparkbolt.driver.effects import (
 from sparkbolt.driver.ledger.generations import Generations
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER, Tenure
+from sparkbolt.driver.ledger.ledger_log import dump_snapshot
 from sparkbolt.driver.machine import begin, perform_all
 from sparkbolt.driver.transition import Continuation, moves, transition
 from sparkbolt.files.memory import MemoryFiles
@@ -73,6 +75,7 @@ class LocalEngine:
         capture: Capture | None = None,
         letter_sink: Callable[[int], DeadLetterSink] | None = None,
         rehearsal_directory: str | None = None,
+        begun: Begun | None = None,
     ) -> None:
         """Lay out the topology and begin its first life.
 
@@ -84,19 +87,27 @@ class LocalEngine:
             capture: Is called with everything that is emitted.
             letter_sink: The sink for the dead letters of a spout's task; by default the spout's own.
             rehearsal_directory: Where components write their files; by default where they really belong.
+            begun: What the topology has kept so far; by default nothing.
+
+        Raises:
+            CheckpointError: the topology cannot go on from that.
         """
-        self.topology = topology
         self.now_ms = now_ms
         self._cores = cores
-        started = transition(topology, cores, (), -1, refusal)
+        known, last = ((), -1) if begun is None else (begun.generations, begun.last_commit)
+        started = transition(topology, cores, known, last, refusal)
+        started.check("of this run", apply=True)
+        self.steps = started.steps
+        """What the topology changes in the shape that is known."""
         self.lane, self.generations = started.lane, started.generations
+        self.topology = self.lane.topology
         self._stamps = random.Random(seed)
         self._capture, self._letter_sink = capture, letter_sink
         self._rehearsal_directory = rehearsal_directory
         self._emitted: list[tuple[str, int, str, Sequence[Column]]] = []
         """The emissions of the running execution of a transactional micro-batch."""
         self.files = MemoryFiles()
-        self.last_commit = -1
+        self.last_commit = last
         """The last micro-batch that is committed."""
         self._environment = self._make_environment()
         self.stores: dict[int, DictStore] = {}
@@ -108,6 +119,13 @@ class LocalEngine:
         """The rows that each committer has got."""
         self._dead_spouts: list[Mapping[str, PartitionedSpout]] = []
         """The spouts of drivers that died: their messages are released when the engine is closed."""
+        if begun is not None:
+            self.files.write(f"ledger/{last}.snapshot", dump_snapshot(begun.state))
+            self.files.write(f"lives/{begun.state.life}", b"before")
+            self.stores = {dest: DictStore(store) for dest, store in begun.stores.items()}
+            self.generations = begun.generations
+            self._take_over(started)
+            self.generations = started.generations
         self._begin_life()
 
     def _make_environment(self) -> WorkerEnvironment:

@@ -49,10 +49,10 @@ from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.recording import Recording, now_ms
 from sparkbolt.spark.reporter import Reporter
 from sparkbolt.spark.spout_threads import threads_of
-from sparkbolt.spark.state_reading import StateOfTasks, StoredState
+from sparkbolt.spark.state_reading import StoredState
 from sparkbolt.spark.supervisor import Supervisor
 from sparkbolt.spark.user_calls import Calls
-from sparkbolt.worker.state.task_view import with_classes
+from sparkbolt.worker.state.task_view import StateOfTasks, with_classes
 
 POLL_SECS = 0.2
 SETTLE_SECS = 4.0

@@ -8,51 +8,28 @@ Rule 3: no code of the topology is loaded, and none that the checkpoint names ru
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparkbolt.api.component_state import ComponentState
 from sparkbolt.api.config import did_you_mean
 from sparkbolt.api.pickling import Pickling
 from sparkbolt.base.locations import local_directory
+from sparkbolt.driver.begun import Begun
 from sparkbolt.driver.ledger.generations import Generation, Generations, SparkLog
+from sparkbolt.driver.ledger.ledger import Ledger
+from sparkbolt.driver.ledger.ledger_files import load_ledger
+from sparkbolt.driver.ledger.ledger_log import State
+from sparkbolt.driver.ledger.ledger_settings import settings_of
+from sparkbolt.driver.ledger.messages import MessagesState
 from sparkbolt.errors import StateError, WrongUseError
 from sparkbolt.spark.checkpoint_files import open_files
 from sparkbolt.spark.session import for_lane, make_session
 from sparkbolt.spark.state_moves import read_segments
 from sparkbolt.worker.state.task_view import TaskView
-
-_MISSING: Any = object()
-
-
-class StateOfTasks(ComponentState):
-    """The state of a bolt, task by task."""
-
-    def __init__(self, micro_batch: int, tasks: Sequence[TaskView]) -> None:
-        """Look into the ``tasks`` of the bolt, by index."""
-        self.micro_batch = micro_batch
-        self._tasks = tasks
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        """The value of a key in the task that has it, or ``default``."""
-        values = (view.get(key, _MISSING) for view in self._tasks)
-        return next((value for value in values if value is not _MISSING), default)
-
-    def items(self) -> Iterator[tuple[Any, Any]]:
-        """The keys and values of all tasks."""
-        return (pair for view in self._tasks for pair in view.items())
-
-    def __len__(self) -> int:
-        return sum(map(len, self._tasks))
-
-    def attributes(self) -> list[dict[str, Any]]:
-        """By index of the task."""
-        return [view.attributes() for view in self._tasks]
 
 
 @dataclass(frozen=True)
@@ -92,6 +69,18 @@ class StoredState:
         micro_batch = commits[-1] if as_of is None else as_of
         return cls(directory, micro_batch, generations.of(micro_batch), spark)
 
+    def stores(self) -> dict[int, dict[str, bytes]]:
+        """The whole store of each task that keeps state, by its dest.
+
+        Raises:
+            StateError: as in ``tasks``.
+        """
+        found: dict[int, dict[str, bytes]] = {}
+        for operator in range(len(self.generation.placement["stateful"])):
+            for dest, key, value in self._rows(operator):
+                found.setdefault(dest, {})[key] = value
+        return found
+
     @property
     def components(self) -> list[str]:
         """The bolts that keep state, by level."""
@@ -122,17 +111,40 @@ class StoredState:
             found[dest][key] = value
         return [TaskView(found[dest], pickling) for dest in dests]
 
-    def _rows(self, operator: int, dests: list[int]) -> Iterator[tuple[int, str, bytes]]:
+    def _rows(self, operator: int, dests: list[int] | None = None) -> Iterator[tuple[int, str, bytes]]:
         spark = self.spark or SparkSession.getActiveSession() or make_session("sparkbolt-state", "local[1]")
         session, path = for_lane(spark, 1), local_directory(self.directory)
         place = self.directory if path is None else Path(path).absolute().as_uri()
         folder, batch_id = f"{place}/{self.generation.folder}", self.micro_batch - self.generation.first
         try:
             rows = read_segments(session, folder, operator, batch_id)
-            for row in rows.where(rows["dest"].isin(dests)).collect():
+            for row in (rows if dests is None else rows.where(rows["dest"].isin(dests))).collect():
                 yield row["dest"], row["key"], bytes(row["value"])
         except PySparkException as error:
             raise StateError(
                 f"Spark cannot read the state of micro-batch {self.micro_batch} in checkpoint {self.directory} "
                 f"({str(error).partition(chr(10))[0]:.300}): ask for a later micro-batch"
             ) from error
+
+
+def begun_from(directory: str) -> Begun:
+    """What another run of a topology, without Spark, begins with: its state after the last commit of a checkpoint.
+
+    Messages that were open, or waited for a retry, are left out.
+
+    Raises:
+        CheckpointError: as in ``StoredState.of``; so are ``WrongUseError`` and ``StateError``.
+    """
+    stored, files = StoredState.of(directory), open_files(directory)
+    every = Generations.read(files, f"checkpoint {directory}")
+    generations = Generations(one for one in every if one.base <= stored.micro_batch)
+    ledger = load_ledger(
+        files,
+        stored.micro_batch,
+        lambda before, state: Ledger(**settings_of(before or generations[-1]), state=state),
+        generations,
+        where=f"checkpoint {directory}",
+    ).state()
+    sequences = MessagesState(next_sequence=ledger.messages.next_sequence, next_letter=ledger.messages.next_letter)
+    state = State(ledger.life, ledger.last_promoted, ledger.last_now_ms, messages=sequences)
+    return Begun(generations, state, stored.stores())

@@ -18,7 +18,9 @@ from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli import checkpoints
 from sparkbolt.files.local import LocalFiles
 from sparkbolt.spark.checkpoint import identity_in
-from sparkbolt.spark.state_reading import StateOfTasks, StoredState
+from sparkbolt.spark.state_reading import StoredState
+from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.worker.state.task_view import StateOfTasks
 from tests.patience import PATIENCE_SECS
 from tests.spark.test_changing import KEYS, CountKeys, Numbers
 from tests.unit.control.test_home import wait_for
@@ -63,6 +65,30 @@ def counts_in(place: str, spark: Any) -> Counter[int]:
     return Counter({key: kept.get(key) for key in range(KEYS) if kept.get(key)})
 
 
+def a_test_goes_on_with_the_savepoint(place: str, directory: Path, saved: Counter[int]) -> None:
+    """Without Spark, and with other numbers of tasks and another id."""
+    before = {name: LocalFiles(place).read(name) for name in ("topology", "identity", "origin")}
+    for tasks in (2, 5):
+        builder = TopologyBuilder("copied")
+        builder.set_spout("numbers", Numbers(f"{directory}/limit"))
+        counting = CountKeys(f"{directory}/counts-test")
+        builder.set_bolt("totals", counting, tasks, renamed_from="count").fields_grouping("numbers", ["n"])
+        builder.set_bolt("lines", JsonLinesBolt(f"{directory}/lines-test")).shuffle_grouping("numbers")
+        with TopologyTestDriver.from_checkpoint(builder, place) as driver:
+            assert {key: driver.state("totals").get(key) for key in saved} == saved
+            driver.feed("numbers", {"n": 7}, message_id=1)
+            driver.run_until_idle()
+            assert driver.acked("numbers") == [1]
+            assert driver.state("totals").get(7) == saved[7] + 1
+            assert len(driver.state("totals")) == len(saved)
+    builder = TopologyBuilder("copied")
+    builder.set_spout("numbers", Numbers(f"{directory}/limit"))
+    builder.set_bolt("count", CountKeys("counts"), 2).shuffle_grouping("numbers")
+    with pytest.raises(CheckpointError, match="its tuples would meet the state of other ones"):
+        TopologyTestDriver.from_checkpoint(builder, place)
+    assert {name: LocalFiles(place).read(name) for name in before} == before
+
+
 def test_a_savepoint_of_a_running_topology_begins_another_one_beside_it_and_one_instead_of_it(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -96,6 +122,7 @@ def test_a_savepoint_of_a_running_topology_begins_another_one_beside_it_and_one_
         goes_to(running, tmp_path, 460)
     counted(tmp_path / "counts-beside", saved, each_up_to(460))
 
+    a_test_goes_on_with_the_savepoint(place, tmp_path, saved)
     with topology(tmp_path, "old").start(spark=spark, checkpoint=state) as running:
         goes_to(running, tmp_path, 480)
     counted(tmp_path / "counts-old", Counter(), each_up_to(480))

@@ -169,6 +169,18 @@ def test_unknown_name_is_an_error_that_lists_the_existing_ones(
     assert str(raised.value) == raised.value.args[0], "as a sentence, and not as the repr of one"
 
 
+def test_the_state_of_a_bolt_can_be_read(driver: TopologyTestDriver) -> None:
+    driver.feed("lines", {"line": "to be or not to be"}, message_id=1)
+    driver.run_until_idle()
+    kept = driver.state("count")
+    every = [one.get("counts", {}) for one in kept.attributes()]
+    assert len(every) == 2
+    assert {word: count for one in every for word, count in one.items()} == {"to": 2, "be": 2, "or": 1, "not": 1}
+    assert (len(kept), kept.get("to"), len(driver.state("split"))) == (0, None, 0)
+    with pytest.raises(KeyError, match="did you mean"):
+        driver.state("conut")
+
+
 def test_state_survives_a_restart_and_unfinished_messages_do_not(driver: TopologyTestDriver) -> None:
     driver.feed("lines", {"line": "a a"}, message_id=1)
     driver.feed("lines", {"line": "lost"}, message_id=2)

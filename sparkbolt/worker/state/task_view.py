@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sparkbolt.api.component_state import ComponentState
 from sparkbolt.api.pickling import Pickling
 from sparkbolt.base.exceptions import line_of
 from sparkbolt.errors import StateError
@@ -24,6 +25,7 @@ _OWNED = f"{Pickling.__module__}._owned"
 _TOKENS = ("context", "collector", "key_value_state", "self")
 _REFERENCE = "sparkbolt.worker.state.large_dicts.DictReference"
 _TABLE = "__key_values"
+_MISSING: Any = object()
 
 
 class TaskView:
@@ -86,6 +88,31 @@ class TaskView:
                 kind = name.partition("/")[0]
                 sizes[kind] = sizes.get(kind, 0) + len(self._state.read(name) or b"")
         return sizes
+
+
+class StateOfTasks(ComponentState):
+    """The state of a bolt, task by task."""
+
+    def __init__(self, micro_batch: int, tasks: Sequence[TaskView]) -> None:
+        """Look into the ``tasks`` of the bolt, by index."""
+        self.micro_batch = micro_batch
+        self._tasks = tasks
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key in the task that has it, or ``default``."""
+        values = (view.get(key, _MISSING) for view in self._tasks)
+        return next((value for value in values if value is not _MISSING), default)
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """The keys and values of all tasks."""
+        return (pair for view in self._tasks for pair in view.items())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._tasks))
+
+    def attributes(self) -> list[dict[str, Any]]:
+        """By index of the task."""
+        return [view.attributes() for view in self._tasks]
 
 
 def with_classes(namespace: Mapping[str, Any]) -> Pickling:
