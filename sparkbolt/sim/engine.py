@@ -297,8 +297,9 @@ class LocalEngine:
         if newest.moves and self.last_commit < newest.base:
             before = started.generations[-2]
             components = started.lane.topology.components
+            had, environment = self._folders[before.folder], self._environment
             self._folders[newest.folder] = moved_stores(
-                self._folders[before.folder], moves(before, newest), components, self._environment.stamps
+                had, moves(before, newest), components, environment.stamps, environment.namespace
             )
         self.stores = self._folders.setdefault(newest.folder, {})
 

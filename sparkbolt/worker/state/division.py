@@ -513,6 +513,7 @@ def moved_stores(
     moves: Sequence[Any],
     components: Mapping[str, ComponentSpec],
     stamps: Callable[[], int],
+    namespace: Mapping[str, Any] | None = None,
 ) -> dict[int, DictStore]:
     """The stores of all tasks after some moves, by dest, in one process; Spark moves them on its executors.
 
@@ -521,6 +522,7 @@ def moved_stores(
         moves: each has a ``component``, and the dests of its tasks ``before`` and ``after``, by index.
         components: the bolts as they are now, by id.
         stamps: as for ``TaskState.commit``.
+        namespace: as in ``Pickling``.
     """
     found: dict[int, DictStore] = {}
     for move in moves:
@@ -528,7 +530,7 @@ def moved_stores(
         if len(move.before) == len(move.after):
             found.update((dest, DictStore(store)) for dest, store in zip(move.after, had, strict=True) if store)
             continue
-        division = Division(components[move.component], len(move.before), len(move.after), stamps)
+        division = Division(components[move.component], len(move.before), len(move.after), stamps, namespace)
         pieces: dict[int, list[tuple[int, dict[str, bytes]]]] = {}
         for index, store in enumerate(had):
             for part, piece in division.split(index, store).items():

@@ -145,6 +145,17 @@ def test_a_key_that_equals_only_itself_fails_its_tuple(user: Any) -> None:
         assert all("with_key('user')" in failure.reason for failure in driver.failed("source"))
 
 
+@pytest.mark.parametrize("user", [None, ("ann", None), frozenset({None, 1}), ((None,), b"x")])
+def test_a_key_may_be_or_hold_none(user: Any) -> None:
+    windowed = Show().with_tumbling_window(Count(2)).with_key("user")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name in ("a", "b"):
+            run.feed(name, user=user)
+        driver.run_until_idle()
+        assert run.shown() == ["ab"]
+
+
 def test_a_tuple_that_fails_because_of_its_key_fails_again_when_it_is_retried_whatever_its_message_id() -> None:
     windowed = Show().with_tumbling_window(Count(2)).with_key("user").with_message_id_field("at")
     with TopologyTestDriver(topology(windowed)) as driver:
