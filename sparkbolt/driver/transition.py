@@ -130,6 +130,17 @@ class Continuation:
                 "the topology back; nothing has changed yet"
             )
 
+    def check_rebalance(self) -> None:
+        """Check that a running topology may go on with it.
+
+        Raises:
+            CheckpointError: a step is refused.
+        """
+        if self.refusals:
+            raise CheckpointError(
+                f"the topology cannot be rebalanced like this, and goes on as it is:{_listed(self.refusals)}"
+            )
+
 
 def _listed(steps: Sequence[ShapeStep]) -> str:
     return "".join(f"\n  - {step}" for step in steps)

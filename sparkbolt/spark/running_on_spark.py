@@ -399,7 +399,7 @@ class RunningOnSpark(RunningTopology):
                     "where it is declared, and start the topology again"
                 )
         started = self._supervisor.transition(topology, spark_partitions)
-        started.check(self._checkpoint.directory, apply=True)
+        started.check_rebalance()
         return [str(step) for step in started.steps]
 
     def rebalance(self, executors: Mapping[str, int], spark_partitions: int | None, why: str) -> None:

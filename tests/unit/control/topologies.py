@@ -133,7 +133,7 @@ class FakeRunning:
         known = Generations([recorded(Generation(), self._lane)])
         wanted = self._lane.topology.rescaled(executors)
         found = transition(wanted, 2, known, 0, refusal, spark_partitions=spark_partitions)
-        found.check("/state", apply=True)
+        found.check_rebalance()
         return [str(step) for step in found.steps]
 
     def rebalance(self, executors: Mapping[str, int], spark_partitions: int | None, why: str) -> None:

@@ -385,7 +385,11 @@ def test_what_cannot_go_on_is_refused_by_name_with_what_to_do() -> None:
     assert "define rescale(self, states, part, parts) in its class" in refused[0].why
     known, last = begun(built("shuffle"))
     assert not transition(built("shuffle", 3), 2, known, last, refusal).refusals
-    assert transition(built("shuffle", 1), 2, known, last, refusal).refusals
+    fewer = transition(built("shuffle", 1), 2, known, last, refusal)
+    with pytest.raises(
+        CheckpointError, match="cannot be rebalanced like this, and goes on as it is:\n  - bolt 'count'"
+    ):
+        fewer.check_rebalance()
     renamed = transition(built("shuffle", name="other"), 2, known, last, refusal)
     with pytest.raises(CheckpointError, match="call it 'changing' again"):
         renamed.check("DIR", apply=True)
