@@ -41,6 +41,7 @@ class Down(BasicBolt):
     """Feeds a number back, smaller by one, until it is zero; counts by number what it gets."""
 
     outputs = ["n"]
+    keyed = ("seen",)
 
     def prepare(self, context: Any) -> None:
         self.seen: dict[int, int] = {}

@@ -23,7 +23,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any
 from urllib.parse import quote
 
 from sparkbolt.api.arguments import absolute_path
@@ -59,9 +59,7 @@ class PartFileBolt(OutputClaimer, CommittingBolt):
     ignores_ticks = True
     path: str
     suffix: str
-    # No attribute is durable, so no state is stored. The bolt is stateless, but it does not declare itself
-    # ``stateless``, because a checkpoint remembers that.
-    transient: ClassVar[Sequence[str]] = ("path", "_context", "_files", "_gathered", "_gathered_in", "_commits")
+    stateless = True
 
     def __init__(self, path: str | Path) -> None:
         """Store the directory's path; each task creates the directory when it starts.

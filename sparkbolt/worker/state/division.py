@@ -60,7 +60,8 @@ _PROVED = "proved"
 """The names in a part: segments as they were, keys and values, attributes and so on, and by attribute the number of
 its keys in the old task; for ``join`` alone."""
 CHANCE_MAX = 1 / 1000
-"""How probable it may be that all keys are in the right tasks by chance; with 2 tasks, 10 keys are enough."""
+"""How probable it may be that all keys of an attribute are in the right tasks by chance; with 2 tasks, 10 keys are
+enough. A ``KeyValueState`` is made for keys, so any number of them is believed."""
 _TREES = "__trees"
 """The names of the outbox's segments begin so (``worker.outbox``)."""
 _DIVIDED = (_TREES, LARGE_DICTS, "__snapshot", "__key_values", "__window")
@@ -149,8 +150,8 @@ class Division:
         self._pickling = Pickling(self._namespace, {token: _Owned(token) for token in _TOKENS})
         self._bolt: Any = spec.component
         self._by_code = is_divided_by_code(self._bolt)
-        self._proved: dict[str | None, int] = {}
-        """By attribute (None: the ``KeyValueState``) that is not declared as keyed: how many keys are in their task."""
+        self._proved: dict[str, int] = {}
+        """By attribute that is not declared as keyed: how many of its keys are in the task that is divided."""
         self._same_in_all = is_same_in_all(spec) and before > 1 and not self._by_code
 
     # The store of a task that had the state.
@@ -323,7 +324,7 @@ class Division:
                 f"it had one task, so nothing proves that its keys are those of the fields grouping: {_say(attribute)}"
             )
         places = self._placed(index, keys, "let it have as many tasks as before" if attribute is None else _RESCALE)
-        if not is_declared:
+        if attribute is not None and not is_declared:
             self._proved[attribute] = len(keys)
         return places
 
@@ -404,16 +405,15 @@ class Division:
         return dict(store)
 
     def _check_chance(self, pieces: Sequence[tuple[int, Mapping[str, bytes]]]) -> None:
-        """Refuse keys that are so few that all may be in the right task by chance."""
-        proved = Counter[str | None]()
+        """Refuse an attribute whose keys are so few that all may be in the right tasks by chance."""
+        proved = Counter[str]()
         for _, piece in pieces:
             proved.update(pickle.loads(piece[_PROVED]) if _PROVED in piece else {})
         for attribute, number in proved.items():
             if float(self._before) ** -number > CHANCE_MAX:
-                what = "its KeyValueState" if attribute is None else f"attribute {attribute!r}"
                 raise self._error(
-                    f"{what} has {number} key(s), too few to prove that they are those of the fields grouping: "
-                    f"{_say(attribute)}"
+                    f"attribute {attribute!r} has {number} key(s), too few to prove that they are those of the fields "
+                    f"grouping: {_say(attribute)}"
                 )
 
     def _joined(self, index: int, pieces: Mapping[int, _Attributes]) -> dict[Any, Any]:

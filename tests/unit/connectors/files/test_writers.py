@@ -28,6 +28,7 @@ from sparkbolt.api.config import Config
 from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import JsonLinesBolt, ParquetBolt, PrintBolt
 from sparkbolt.connectors.message_parts import encoded, encoded_part
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from tests.hypotheses import examples
@@ -234,9 +235,12 @@ def test_parquet_types_widen_and_a_frame_that_does_not_fit_fails_alone(tmp_path:
 
 @pytest.mark.parametrize("bolt", [JsonLinesBolt("out"), ParquetBolt("out")])
 def test_writers_keep_nothing_durable_and_are_never_fused(bolt: Any) -> None:
-    bolt.path = "/tmp/none"
-    assert set(vars(bolt)) <= set(bolt.transient)
-    assert not bolt.stateless
+    builder = TopologyBuilder("writers")
+    builder.set_spout("rows", GeneratorSpout(list, outputs=["n"]))
+    builder.set_bolt("write", bolt).shuffle_grouping("rows")
+    lane = lay_out(builder.build(), 2)
+    assert lane.fused_into == {}
+    assert [level.stateful for level in lane.levels] == [False]
 
 
 def test_print_writes_one_line_per_tuple(capsys: pytest.CaptureFixture[str]) -> None:
