@@ -228,7 +228,7 @@ class Life:
         assert len(held) == len(set(held)) == sum(count - count % 4 for count in each.values())
         shown = [n for (ns,) in self.emitted["windows"] for n in ns]
         assert len(shown) == len(set(shown)), "a tuple is in two windows"
-        assert set(shown) >= set(range(TOTAL - 61 - self.shape.length)), "a window was forgotten"
+        assert set(shown) >= set(range(TOTAL - 61 - 2 * self.shape.length)), "a window was forgotten"
         passed = [n for (n,) in self.emitted["picky"]]
         assert sorted(passed) == [n for n in range(TOTAL) if n % 17]
         metrics = self.engine.ledger.metrics
