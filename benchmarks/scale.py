@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks import scale_division, scale_driver, scale_spark, scale_topologies
+from benchmarks import scale_division, scale_driver, scale_rebalance, scale_spark, scale_topologies
 from benchmarks.figures import Figure
 from benchmarks.runs import Options
 
@@ -19,3 +19,4 @@ def figures(options: Options) -> Iterator[Figure]:
     for axis in (*scale_driver.AXES, *scale_topologies.AXES, *scale_division.AXES):
         yield from axis.figures(options.rounds)
     yield from scale_spark.figures()
+    yield from scale_rebalance.figures()

@@ -24,6 +24,10 @@ class ComponentState(ABC):
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Return all keys and values of the ``KeyValueState`` of all tasks, in any order."""
 
+    def keys(self) -> Iterator[Any]:
+        """Return the keys of all tasks, in any order."""
+        return (key for key, _ in self.items())
+
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of keys."""

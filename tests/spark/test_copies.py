@@ -80,7 +80,7 @@ def a_test_goes_on_with_the_savepoint(place: str, directory: Path, saved: Counte
             driver.run_until_idle()
             assert driver.acked("numbers") == [1]
             assert driver.state("totals").get(7) == saved[7] + 1
-            assert len(driver.state("totals")) == len(saved)
+            assert sorted(driver.state("totals").keys()) == sorted(saved)
     builder = TopologyBuilder("copied")
     builder.set_spout("numbers", Numbers(f"{directory}/limit"))
     builder.set_bolt("count", CountKeys("counts"), 2).shuffle_grouping("numbers")
