@@ -59,8 +59,8 @@ _WHOLE, _TABLE, _ATTRIBUTES, _OUTBOX, _RUNTIME = "whole/", "table", "attributes"
 _PROVED = "proved"
 """The names in a part: segments as they were, keys and values, attributes and so on, and by attribute the number of
 its keys in the old task; for ``join`` alone."""
-CHANCE_MAX = 1 / 1000
-"""How probable it may be that all keys of an attribute are in the right tasks by chance; with 2 tasks, 10 keys are
+CHANCE_MAX = 1 / 100
+"""How probable it may be that all keys of an attribute are in the right tasks by chance; with 2 tasks, 7 keys are
 enough. A ``KeyValueState`` is made for keys, so any number of them is believed."""
 _TREES = "__trees"
 """The names of the outbox's segments begin so (``worker.outbox``)."""
