@@ -70,7 +70,7 @@ def plant(moment: str, act: Callable[[int], None], topology: str | None = None) 
             is_repeat = isinstance(arguments[0], Execute) and arguments[0].repeats
             return arguments[0].plan.micro_batch_id if is_repeat else None
         if component:
-            return arguments[1] if arguments[0] == component else None
+            return arguments[0].txid if arguments[0].component == component else None
         return int(getattr(arguments[0], "micro_batch_id", arguments[0]))
 
     def planted(self: Any, *arguments: Any, **named: Any) -> Any:

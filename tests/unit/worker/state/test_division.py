@@ -332,12 +332,12 @@ def test_few_keys_prove_nothing() -> None:
     ) == 1
 
     def fill_words(bolt: Any, index: int) -> None:
-        bolt.stat = dict.fromkeys(of_task(index, 2, WORDS[:10]), 1)
+        bolt.stat = dict.fromkeys(of_task(index, 2, WORDS[:7]), 1)
         for word in of_task(index, 2, WORDS[:3]):
             bolt.table.put(word, 1)
 
     bolts = [Task(store).bolt for store in divided(stores_of(2, fill_words), 3)]
-    assert sum(len(bolt.stat) for bolt in bolts) == 10, "ten are enough"
+    assert sum(len(bolt.stat) for bolt in bolts) == 7, "seven are enough"
     assert sum(len(bolt.table) for bolt in bolts) == 3, "a key-value state is made for keys"
 
 
