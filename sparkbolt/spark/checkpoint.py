@@ -43,7 +43,7 @@ from sparkbolt.base.file_access import Files
 from sparkbolt.base.locations import local_directory, scheme_of
 from sparkbolt.driver.ledger import ledger_files
 from sparkbolt.driver.ledger.agreement import is_whole, metadata_mistake
-from sparkbolt.driver.ledger.generations import TOPOLOGY_FILE, Generation, Generations, SparkLog
+from sparkbolt.driver.ledger.generations import FIRST_FOLDER, TOPOLOGY_FILE, Generation, Generations, SparkLog
 from sparkbolt.errors import CheckpointError
 from sparkbolt.files.hadoop import HadoopFiles
 from sparkbolt.files.local import LocalFiles, make_folder
@@ -238,6 +238,9 @@ class Checkpoint:
         for number in self.log.numbers("offsets") if is_outdated else ():
             if number > last:
                 self.files.remove(self.log.name("offsets", number))
+        known = {FIRST_FOLDER, *(one.folder for one in self.generations)}
+        for folder in {one.folder for one in generations} - known:  # left by a driver that died while it was dropped
+            self._remove_folder(folder)
         self.files.write(TOPOLOGY_FILE, generations.dumps())
         self._generations = generations
         for folder in {one.folder for one in dropped} - {one.folder for one in generations}:

@@ -17,6 +17,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from sparkbolt.driver.ledger import ledger_files
+from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.errors import CheckpointError, FencedError
 from sparkbolt.faces.cli import main
 from sparkbolt.files.local import LocalFiles
@@ -168,3 +169,15 @@ def test_a_driver_that_started_at_the_same_moment_is_named_and_not_waited_for(
         with pytest.raises(CheckpointError, match=rf"in use by another driver \(process {other.pid}, .*stop that one"):
             lock(spark, str(tmp_path), "another driver")
         other.communicate("\n")
+
+
+def test_a_generation_begins_in_an_empty_folder_also_if_one_of_its_number_was_dropped_halfway(tmp_path: Path) -> None:
+    checkpoint = NoLock(tmp_path)
+    (first,) = checkpoint.generations
+    second = Generation(number=1, folder="spark-1")
+    checkpoint.files.write("spark-1/state/0/0/1_of-the-dropped-one.changelog", b"old")
+    checkpoint.keep(Generations([first, second]))
+    assert checkpoint.files.names("spark-1") == []
+    checkpoint.files.write("spark-1/offsets/0", b"its own")
+    checkpoint.keep(Generations([first, second, Generation(number=2, folder="spark-1")]))
+    assert checkpoint.files.names("spark-1/offsets") == ["0"], "a generation that goes on in a folder keeps it"
