@@ -137,7 +137,7 @@ def gist_of(look: TopologyView, units: Mapping[str, str]) -> Gist:
         retries=look.retries,
         lag=sum(one.lag for one in components) if metrics.lags else None,
         lags=dict(lags),
-        lag_growth=0,
+        lag_growth={},
         rate=0.0,
     )
 

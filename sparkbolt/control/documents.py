@@ -37,8 +37,8 @@ class Gist(TypedDict):
     """The number of unfinished positions, over all spouts that report it; None if no spout does."""
     lags: dict[str, int]
     """``lag`` by unit, such as ``bytes`` or ``messages``; empty if no spout reports it."""
-    lag_growth: int
-    """By how much the lag has risen within the last minute; 0 if it does not rise steadily."""
+    lag_growth: dict[str, int]
+    """By unit, by how much the lag has risen within the last minute, where it rises steadily."""
     rate: float
     """Acked trees per second over the last minute."""
 

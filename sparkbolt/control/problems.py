@@ -8,7 +8,7 @@ then says both.
 from __future__ import annotations
 
 from sparkbolt.control.documents import NowDocument, TopologyEntry, TopologyState, Verdict
-from sparkbolt.control.lags import lag_text
+from sparkbolt.control.lags import lags_text
 
 BAD, WARN, HINT, GOOD = "bad", "warn", "hint", "good"
 """The levels of a verdict: it fails or waits; it needs a look; somebody requested it, or it passes; all is well."""
@@ -49,9 +49,8 @@ def problems_of(entry: TopologyEntry, now: NowDocument | None = None) -> list[Ve
         if now["repeats"] and now["micro_batch"]:
             found.append((WARN, f"repeats micro-batch {now['micro_batch']['micro_batch_id']}"))
         found += [(WARN, text) for text in now["full"]]
-    if state is _S.ACTIVE and gist["lag_growth"] > 0:
-        unit = next(iter(gist["lags"])) if len(gist["lags"]) == 1 else ""
-        found.append((WARN, f"falls behind: its lag grew by {lag_text(gist['lag_growth'], unit)} within a minute"))
+    if state is _S.ACTIVE and gist["lag_growth"]:
+        found.append((WARN, f"falls behind: its lag grew by {lags_text(gist['lag_growth'])} within a minute"))
     if gist["set_aside"]:
         messages = "1 message" if gist["set_aside"] == 1 else f"{gist['set_aside']:,} messages"
         found.append((WARN, f"{messages} given up: see `sparkbolt dlq list {entry['name']}`"))

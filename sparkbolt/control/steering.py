@@ -15,6 +15,7 @@ import queue
 import socket
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
@@ -100,7 +101,7 @@ class Steering:
         self.events = EventBook(_read(operable, EVENTS_FILE))
         self.listeners: list[Callable[[], None]] = []
         """Called after an event or a change, in the thread that made it; they must not raise."""
-        self._rate, self._growth = Rate(), Growth()
+        self._rate, self._growths = Rate(), defaultdict[str, Growth](Growth)
         self._seen, self._seen_until_s = 0, 0.0
         self._jobs: queue.Queue[tuple[Callable[[], Answer], Future[Answer]] | None] = queue.Queue(REQUESTS_MAX)
         self._ended = threading.Event()
@@ -200,7 +201,8 @@ class Steering:
         gist = describe.gist_of(look, {spec.id: describe.unit_of(spec) for spec in self.topology.spouts})
         gist["set_aside"] = max(0, gist["set_aside"] - self._letters_seen())
         now_s = time.monotonic()
-        growth = self._growth.seen(gist["lag"], now_s)
+        grown = {unit: self._growths[unit].seen(lag, now_s) for unit, lag in gist["lags"].items()}
+        growth = {unit: by for unit, by in grown.items() if by}
         return {**gist, "lag_growth": growth, "rate": round(self._rate.seen(gist["acked"], now_s), 3)}
 
     def _letters_seen(self) -> int:

@@ -49,7 +49,7 @@ ROOT = "9f3c5a1e00b7d241"
 def gist(**given: Any) -> Gist:
     empty = Gist(
         micro_batches=0, emitted=0, executed=0, acked=0, failed=0, set_aside=0, errors=0, open_trees=0, retries=0,
-        lag=None, lags={}, lag_growth=0, rate=0.0,
+        lag=None, lags={}, lag_growth={}, rate=0.0,
     )  # fmt: skip
     if given.get("lag") is not None:
         given.setdefault("lags", {"messages": given["lag"]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -180,6 +181,16 @@ def test_a_rebalance_is_remembered_before_it_begins_and_says_what_moves(started:
     assert steering.ask("rebalance", {"executors": {"split": 2}}, "alice")["refused"] is False
     assert "did you mean 'split'" in steering.ask("rebalance", {"executors": {"spilt": 2}}, "alice")["text"]
     assert "Spark sets the number of processes" in steering.ask("rebalance", {"num_workers": 3}, "alice")["text"]
+
+
+def test_a_savepoint_has_a_name_and_an_event_that_says_how_it_went(started: Any) -> None:
+    steering = started(FakeRunning())
+    assert steering.ask("savepoint", {"name": "mid"}, "alice")["text"] == "savepoint /state/savepoints/mid"
+    assert "No space left on device" in steering.ask("savepoint", {"name": "full"}, "alice")["text"]
+    named = steering.ask("savepoint", {}, "alice")["text"]
+    assert re.fullmatch(r"savepoint /state/savepoints/\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ", named), named
+    events = [(event["kind"], event["by"]) for event in steering.events.all() if event["kind"].startswith("savepoint")]
+    assert events == [("savepoint", "alice"), ("savepoint failed", "alice"), ("savepoint", "alice")]
 
 
 def test_a_rebalance_that_changes_nothing_or_cannot_be_is_not_remembered(started: Any) -> None:

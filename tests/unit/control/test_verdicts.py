@@ -26,14 +26,19 @@ FULL = "orders waits: 64 trees are open, and max_spout_pending is reached"
         ("active", None, {}, "well"),
         ("active", None, {"set_aside": 44}, "44 messages given up: see `sparkbolt dlq list shop`"),
         ("active", None, {"set_aside": 1}, "1 message given up: see `sparkbolt dlq list shop`"),
-        ("active", None, {"lag_growth": 1_200}, "falls behind: its lag grew by 1,200 within a minute"),
         (
             "active",
             None,
-            {"lag_growth": 5_400_000, "lag": 9, "lags": {"bytes": 9}},
+            {"lag_growth": {"messages": 1_200, "bytes": 5_400_000}},
+            "falls behind: its lag grew by 5.1 MB + 1,200 messages within a minute",
+        ),
+        (
+            "active",
+            None,
+            {"lag_growth": {"bytes": 5_400_000}, "lag": 9, "lags": {"bytes": 9}},
             "falls behind: its lag grew by 5.1 MB within a minute",
         ),
-        ("inactive", "deactivated by ann", {"lag_growth": 9}, "inactive: deactivated by ann"),
+        ("inactive", "deactivated by ann", {"lag_growth": {"bytes": 9}}, "inactive: deactivated by ann"),
         (
             "inactive",
             "deactivated by ann",
@@ -53,7 +58,7 @@ def test_a_state_and_its_numbers_give_one_sentence(state: str, why: str | None, 
 
 
 def test_an_outage_comes_before_what_follows_from_it() -> None:
-    shop = entry("shop", TopologyState.ACTIVE, gist=gist(set_aside=3, lag_growth=10))
+    shop = entry("shop", TopologyState.ACTIVE, gist=gist(set_aside=3, lag_growth={"bytes": 10}))
     now = {
         **document(shop)["now"],
         "outages": [OUT],
@@ -65,7 +70,7 @@ def test_an_outage_comes_before_what_follows_from_it() -> None:
         OUT,
         "repeats micro-batch 7",
         FULL,
-        "falls behind: its lag grew by 10 within a minute",
+        "falls behind: its lag grew by 10 B within a minute",
         "3 messages given up: see `sparkbolt dlq list shop`",
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -145,6 +147,11 @@ class FakeRunning:
 
     def kill(self, wait_secs: float, why: str) -> None:
         self.killed.append(wait_secs)
+
+    def savepoint(self, name: str) -> str:
+        if name == "full":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return f"/state/savepoints/{name}"
 
     def take_letters(self) -> None:
         self.taken += 1
