@@ -30,7 +30,7 @@ def run(
     master: str | None = None,
     checkpoint: str | None = None,
     apply: bool = False,
-    from_: str | None = None,
+    from_: Annotated[str | None, Parameter(metavar="SAVEPOINT")] = None,
     instead: bool = False,
     beside: bool = False,
     for_: Secs = None,
