@@ -22,9 +22,9 @@ from sparkbolt.driver.ledger.origin import (
     SUCCEEDED_FILE,
     CopyOrigin,
     CopyRole,
-    begun_again,
     check_not_succeeded,
     origin_of,
+    store_role,
     successor_of,
 )
 from sparkbolt.errors import CheckpointError
@@ -141,7 +141,7 @@ def decide(held: Checkpoint, topology: Topology, role: str | None, session: Spar
         log.warning("%s is a copy of %s, and both use %s", where, origin.place, shared)
     if role == CopyRole.INSTEAD:
         _succeed(held, origin, session)
-    begun_again(held.files, origin, CopyRole.of(role or ""))
+    store_role(held.files, origin, CopyRole.of(role or ""))
 
 
 def refusal(topology: Topology, files: Files, origin: CopyOrigin | None, role: str | None, where: str) -> str | None:
@@ -150,7 +150,7 @@ def refusal(topology: Topology, files: Files, origin: CopyOrigin | None, role: s
         is_wrong = role is not None
         return f"{where} is no copy of another one: start it without --{role} (copy={role!r})" if is_wrong else None
     if origin.role == CopyRole.SAVEPOINT:
-        return f"{where} is a savepoint, which stays as it is: begin with --from {where.split(' ', 1)[1]}"
+        return f"{where} is a savepoint, which stays as it is: begin another checkpoint from it (--from)"
     if origin.role is None:
         return undecided(topology, files, origin, where) if role is None else None
     if role in (None, origin.role):

@@ -80,7 +80,7 @@ def origin_of(files: Files, where: str) -> CopyOrigin | None:
         raise CheckpointError(f"{where}: the file {ORIGIN_FILE!r} is damaged ({error}): make the copy again") from None
 
 
-def begun_again(files: Files, origin: CopyOrigin, role: CopyRole) -> CopyOrigin:
+def store_role(files: Files, origin: CopyOrigin, role: CopyRole) -> CopyOrigin:
     """Store the role of a copy, and return its origin with it."""
     decided = replace(origin, role=role)
     files.write(ORIGIN_FILE, decided.to_bytes())

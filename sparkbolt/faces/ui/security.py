@@ -2,7 +2,7 @@
 
 Rule 1: every request passes ``Guard``, before any handler; a handler may trust ``request.state.by`` and ``.form``.
 Rule 2: every change needs the token: as ``Authorization: Bearer``, or through a session that began with it. A session's
-requests come from our own pages: their ``CopyOrigin`` is ours, and they carry the session's CSRF token.
+requests come from our own pages: their ``Origin`` is ours, and they carry the session's CSRF token.
 Rule 3: secrets are compared in constant time, and are never part of a URL that a browser sends (``login_link`` has the
 token in its fragment).
 Rule 4: texts of requests and exceptions are sent as values of JSON or as plain text, never as HTML.
@@ -56,7 +56,7 @@ ANSWER_HEADERS = {
     "x-frame-options": "DENY",
     "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
-    # Not `no-referrer`: with it browsers send `CopyOrigin: null` with our own forms.
+    # Not `no-referrer`: with it browsers send `Origin: null` with our own forms.
     "referrer-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
