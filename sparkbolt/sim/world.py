@@ -563,8 +563,9 @@ class World:
 
     def _happen(self, fault: Fault) -> None:
         """Raise a fault that is a death; the topology may go on in another shape after it."""
-        if fault.kind in SHAPED and self.subject.shapes:
-            back = fault.place % 4 == 0 and self.durable.last_commit < self.durable.generations[-1].base
+        last = self.durable.last_commit
+        if fault.kind in SHAPED and self.subject.shapes and last >= 0:  # before that, it begins anew
+            back = fault.place % 4 == 0 and last < self.durable.generations[-1].base
             self._shape = min(max(0, self._shape + (-1 if back else 1)), len(self.subject.shapes) - 1)
             self.durable.files.changes_left = fault.place // 8 % 8 if fault.place % 2 else None
         if fault.kind in (FaultKind.DRIVER_DIES, FaultKind.CHANGES_SHAPE):
