@@ -169,14 +169,14 @@ def subject_of(
     }
     environment = _environment(lane)
     environment.rehearsal_directory = rehearsal.directory
-    found = Subject(simulated, lane, environment, surveys, queued, messages_max, rehearsal)
+    subject = Subject(simulated, lane, environment, surveys, queued, messages_max, rehearsal)
     if later:
         sources = {spec.id: spec for spec in simulated.spouts}
-        found.shapes = (simulated, *(_with_sources(one, sources) for one in later))
+        subject.shapes = (simulated, *(_with_sources(one, sources) for one in later))
         generations = Generations()
-        for shape in range(len(found.shapes)):
-            generations = found.begun(shape, generations, shape - 1)[1]  # says what is refused
-    return found
+        for shape in range(len(subject.shapes)):
+            generations = subject.begun(shape, generations, shape - 1)[1]  # says what is refused
+    return subject
 
 
 def _check_shape(topology: Topology, later: Topology) -> None:
@@ -189,8 +189,8 @@ def _check_shape(topology: Topology, later: Topology) -> None:
     instead = "TopologyTestDriver.from_checkpoint tries such a change on kept state"
     if _followed(topology) != _followed(later):
         raise SimulationError(
-            "a topology of later= has other spouts, another number of their tasks, or other bolts that keep state or start "
-            f"trees: a simulation changes the tasks and the settings of the same bolts; {instead}"
+            "a topology of later= has other spouts, another number of their tasks, or other bolts that keep state or "
+            f"start trees: a simulation changes the tasks and the settings of the same bolts; {instead}"
         )
     if topology.feedback_subscriptions or later.feedback_subscriptions:
         raise SimulationError(f"a topology with later= has a loop (feedback=True), which no change follows; {instead}")

@@ -177,7 +177,10 @@ class World:
             self.checkers.shaped(self.subject, generations)
         unmoved = generations.unmoved(durable.last_commit)
         if unmoved is not None:
-            durable.states[unmoved[1].folder] = self.subject.moved(durable.states, unmoved, self._stamps)
+            before, newest = unmoved
+            has = self.subject.moved(durable.states, unmoved, self._stamps)
+            self.checkers.moved(durable.states[before.folder], has, unmoved)
+            durable.states[newest.folder] = has
         facts.stores = durable.stores
         self._lay_out()
 
@@ -400,11 +403,10 @@ class World:
         if kind == FaultKind.STAGED_TWICE:
             feedback = gather(data for _, data in self._outcome.rows)
             self._perform_all(self.driver.machine.staged(plan.micro_batch_id, feedback))
-        elif kind == FaultKind.COMMIT_IS_LATE:
-            log, number = self.durable.log, plan.micro_batch_id - self._first
-            self._late = plan, self._outcome, lambda: log.commits.add(number)
-            raise DriverDied
         elif fault is not None:
+            if kind == FaultKind.COMMIT_IS_LATE or (kind == FaultKind.CHANGES_SHAPE and fault.place % 3 == 0):
+                log, number = self.durable.log, plan.micro_batch_id - self._first
+                self._late = plan, self._outcome, lambda: log.commits.add(number)
             self._happen(fault)
         self._dies_after_commit = kind == FaultKind.COMMIT_OUTLIVES
 
@@ -568,7 +570,7 @@ class World:
             back = fault.place % 4 == 0 and last < self.durable.generations[-1].base
             self._shape = min(max(0, self._shape + (-1 if back else 1)), len(self.subject.shapes) - 1)
             self.durable.files.changes_left = fault.place // 8 % 8 if fault.place % 2 else None
-        if fault.kind in (FaultKind.DRIVER_DIES, FaultKind.CHANGES_SHAPE):
+        if fault.kind in (FaultKind.DRIVER_DIES, FaultKind.CHANGES_SHAPE, FaultKind.COMMIT_IS_LATE):
             raise DriverDied
         if fault.kind in (FaultKind.QUERY_DIES, FaultKind.WRITE_FAILS, FaultKind.REBALANCES):
             raise QueryDied

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sparkbolt.errors import InvariantError, StateError
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.windows.realignment import Handover
 from sparkbolt.worker.state.division import moved_stores
 from sparkbolt.worker.state.task_state import DictStore
 from tests.sim.changing import KEYS, START_MS, TOTAL, Shape
@@ -119,6 +121,12 @@ def test_a_move_that_forgets_the_state_of_a_task_is_found(monkeypatch: pytest.Mo
 
     monkeypatch.setattr("sparkbolt.sim.engine.moved_stores", forgets)
     with pytest.raises((AssertionError, StateError, InvariantError)):
+        test_twenty_changes_with_deaths_lose_and_invent_nothing(0)
+
+
+def test_a_window_that_forgets_what_it_has_shown_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Handover, "used", property(lambda self: np.zeros(len(self.times), dtype=bool)))
+    with pytest.raises(AssertionError, match="a tuple is in two windows"):
         test_twenty_changes_with_deaths_lose_and_invent_nothing(0)
 
 

@@ -13,7 +13,7 @@ from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.api.dead_letters import CHECKPOINT
 from sparkbolt.api.topology import ComponentSpec
 from sparkbolt.base.ids import split_key
-from sparkbolt.driver.ledger.generations import Generations
+from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.driver.ledger.ledger_settings import feeders_of
 from sparkbolt.driver.ledger.outages import Outages
@@ -24,6 +24,7 @@ from sparkbolt.sim.checkers.dead_letter_sinks import NothingIsGivenUpInSilence
 from sparkbolt.sim.checkers.letters_given_back import LettersComeBack
 from sparkbolt.sim.checkers.lives import LivesFollowTheTable
 from sparkbolt.sim.checkers.looped_tuples import LoopedTuplesRideOnce
+from sparkbolt.sim.checkers.moved_keys import EachKeyHasOneTask
 from sparkbolt.sim.checkers.outbox_values import NothingStartedIsLost
 from sparkbolt.sim.checkers.repeats import TheSameAgain
 from sparkbolt.sim.checkers.retries import ReadOnce, RetriesAreInTime
@@ -35,6 +36,7 @@ from sparkbolt.sim.subject import Subject
 from sparkbolt.wire.acker import one_fail_each
 from sparkbolt.wire.exclusion import Exclusion
 from sparkbolt.wire.plan import Entry, MicroBatchPlan
+from sparkbolt.worker.state.task_state import DictStore
 
 
 class NoFalseAck(Checker):
@@ -441,6 +443,7 @@ PROMISES = (
     MemoryIsBounded,
     CommitsAreExact,
     LoopedTuplesRideOnce,
+    EachKeyHasOneTask,
 )
 
 
@@ -472,6 +475,12 @@ class Checkers:
         self.facts.subjects[generations[-1].number] = subject
         self.facts.outages.feeders = feeders_of(subject.lane)
         self._tell("shaped")
+
+    def moved(
+        self, had: Mapping[int, DictStore], has: Mapping[int, DictStore], between: tuple[Generation, Generation]
+    ) -> None:
+        """See ``Checker``."""
+        self._tell("moved", had, has, between)
 
     def life_began(self, driver: Driver) -> None:
         """See ``Checker``."""

@@ -133,6 +133,11 @@ class Checker:
     def shaped(self) -> None:
         """Called when the topology begins in another shape: a plan that nothing has committed may be made anew."""
 
+    def moved(
+        self, had: Mapping[int, DictStore], has: Mapping[int, DictStore], between: tuple[Generation, Generation]
+    ) -> None:
+        """Called when a generation begins with the state of the one before; both are given by dest."""
+
     def life_began(self, driver: Driver) -> None:
         """Called when a driver has loaded the durable state."""
 
