@@ -168,9 +168,9 @@ class Ledger:
         return self.messages.views(component, self._trees, changed=changed)
 
     @property
-    def set_aside(self) -> list[FailedTree]:
+    def given_up(self) -> list[FailedTree]:
         """The newest trees whose messages were exhausted, oldest first."""
-        return list(self.messages.set_aside)
+        return list(self.messages.given_up)
 
     @property
     def failed(self) -> list[FailedTree]:

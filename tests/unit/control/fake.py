@@ -48,7 +48,7 @@ ROOT = "9f3c5a1e00b7d241"
 
 def gist(**given: Any) -> Gist:
     empty = Gist(
-        micro_batches=0, emitted=0, executed=0, acked=0, failed=0, set_aside=0, errors=0, open_trees=0, retries=0,
+        micro_batches=0, emitted=0, executed=0, acked=0, failed=0, given_up=0, errors=0, open_trees=0, retries=0,
         lag=None, lags={}, lag_growth={}, rate=0.0,
     )  # fmt: skip
     if given.get("lag") is not None:
@@ -89,7 +89,7 @@ def entry(name: str, state: TopologyState, number: int = 1, **given: Any) -> Top
 
 def entries() -> list[TopologyEntry]:
     counts = gist(
-        micro_batches=1_412, emitted=12_345_678, executed=86_420_001, acked=12_220_003, failed=118_009, set_aside=12,
+        micro_batches=1_412, emitted=12_345_678, executed=86_420_001, acked=12_220_003, failed=118_009, given_up=12,
         errors=118_021, open_trees=7_666, retries=420, lag=1_234_567, rate=1_204.0,
     )  # fmt: skip
     dead = gist(micro_batches=96, emitted=4_096, executed=8_192, acked=4_090, open_trees=6)
@@ -153,7 +153,7 @@ def components() -> list[ComponentDocument]:
 def numbers(**given: Any) -> Numbers:
     none: dict[str, float | None] = {"p50": None, "p99": None, "p999": None, "max": None}
     found: dict[str, Any] = {
-        "emitted": 0, "transferred": 0, "executed": 0, "acked": 0, "failed": 0, "set_aside": 0, "retried": 0,
+        "emitted": 0, "transferred": 0, "executed": 0, "acked": 0, "failed": 0, "given_up": 0, "retried": 0,
         "errors": 0, "execute_ms": 0.0, "execute_latency_ms": None, "process_latency_ms": None,
         "complete_latency_ms": None, "execute": none, "complete": none, "capacity": None,
     }  # fmt: skip
@@ -169,7 +169,7 @@ def window(name: str, secs: float, scale: int) -> WindowDocument:
     k = 720_000 * scale
     of = {
         "lines": numbers(
-            emitted=k, transferred=k, acked=k - 7_000 * scale, failed=7_000 * scale, set_aside=scale,
+            emitted=k, transferred=k, acked=k - 7_000 * scale, failed=7_000 * scale, given_up=scale,
             retried=6_999 * scale, complete_latency_ms=2_310.0,
             complete=_percentiles(1_900.0, 9_100.0, 15_250.0, 31_004.5),
         ),
@@ -401,7 +401,7 @@ def _point(time_ms: int, secs: float, number: int) -> SeriesPoint:
     complete: dict[str, float | None] = latency if busy else dict.fromkeys(latency)
     return SeriesPoint(
         time_ms=time_ms, secs=secs, emitted=12_000 * busy, executed=84_000 * busy, acked=11_900 * busy,
-        failed=100 * busy, set_aside=busy * (number % 50 == 0), errors=100 * busy, micro_batches=2 * busy,
+        failed=100 * busy, given_up=busy * (number % 50 == 0), errors=100 * busy, micro_batches=2 * busy,
         micro_batch_ms=4_900.0 if busy else None, open_trees=7_666 * busy, lag=1_000_000 + 600 * number,
         complete=complete, capacity={"split": 0.01, "enrich": 0.97, "count": 0.01} if busy else {},
         components={"lines": {"emitted": 12_000.0 * busy, "lag": 1_000_000.0 + 600 * number}},

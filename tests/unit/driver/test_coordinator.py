@@ -387,7 +387,7 @@ def test_positions_beyond_48_bits_are_given_again() -> None:
     while engine.step() is not None:
         engine.restart()
     metrics = engine.ledger.metrics.of("times")
-    assert (metrics.acked, metrics.failed, metrics.set_aside) == (6, 6, 0)
+    assert (metrics.acked, metrics.failed, metrics.given_up) == (6, 6, 0)
     assert engine.ledger.progress["times"] == {"times": Nanoseconds.begin + 3 * 10**9}
 
 

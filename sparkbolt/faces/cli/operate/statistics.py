@@ -208,7 +208,7 @@ def _lag(document: TopologyDocument, spout: ComponentDocument) -> Cell:
 def _cells(kind: str, of: Numbers, lag: Cell) -> tuple[Cell, ...]:
     if kind == "spout":
         complete = (_ms(of["complete"].get(name)) for name in ("p50", "p99", "max"))
-        counts = (float(of["emitted"]), float(of["acked"]), float(of["set_aside"]), float(of["failed"]))
+        counts = (float(of["emitted"]), float(of["acked"]), float(of["given_up"]), float(of["failed"]))
         return (*counts, lag, *complete)
     if kind == "system":
         return float(of["executed"]), _share(of["capacity"]), _ms(of["execute_latency_ms"])

@@ -75,7 +75,7 @@ def entry(id_: str, state: str, **given: Any) -> TopologyEntry:
 
 def entries() -> list[TopologyEntry]:
     busy = gist(
-        micro_batches=8_112, emitted=9_841_220, executed=48_204_117, acked=9_802_733, failed=31_207, set_aside=23,
+        micro_batches=8_112, emitted=9_841_220, executed=48_204_117, acked=9_802_733, failed=31_207, given_up=23,
         errors=31_411, open_trees=5_480, retries=214, lag=48_230, rate=1_184.0,
     )  # fmt: skip
     return [
@@ -143,7 +143,7 @@ def percentiles(p50: float, p99: float, p999: float, most: float) -> dict[str, f
 def numbers(**given: Any) -> Numbers:
     none: dict[str, float | None] = dict.fromkeys(("p50", "p99", "p999", "max"))
     known: dict[str, Any] = {
-        "emitted": 0, "transferred": 0, "executed": 0, "acked": 0, "failed": 0, "set_aside": 0, "retried": 0,
+        "emitted": 0, "transferred": 0, "executed": 0, "acked": 0, "failed": 0, "given_up": 0, "retried": 0,
         "errors": 0, "execute_ms": 0.0, "execute_latency_ms": None, "process_latency_ms": None,
         "complete_latency_ms": None, "execute": none, "complete": none, "capacity": None,
     }  # fmt: skip
@@ -155,7 +155,7 @@ def window(name: str, secs: float) -> WindowDocument:
     bad = int(secs * 0.9)
     of = {
         "orders": numbers(
-            emitted=n, transferred=n, acked=n - bad, failed=bad, retried=bad - 2, set_aside=2, capacity=0.08,
+            emitted=n, transferred=n, acked=n - bad, failed=bad, retried=bad - 2, given_up=2, capacity=0.08,
             complete_latency_ms=3_120.0, complete=percentiles(2_410.0, 9_870.0, 17_400.0, 29_310.0),
         ),
         "refunds": numbers(
@@ -307,7 +307,7 @@ def point(time_ms: int, secs: float) -> SeriesPoint:
     usual = {"p50": 2_410.0, "p99": 7_870.0, "p999": 17_400.0, "max": 21_000.0}
     return SeriesPoint(
         time_ms=time_ms, secs=secs if runs else 0.0, emitted=acked, executed=acked * 4, acked=acked, failed=bad,
-        set_aside=0, errors=bad, micro_batches=int(secs), micro_batch_ms=1_010.0 * slow * (1 + wave),
+        given_up=0, errors=bad, micro_batches=int(secs), micro_batch_ms=1_010.0 * slow * (1 + wave),
         open_trees=int(5_200 * slow * (1 + wave)), lag=lag,
         complete={name: value * slow * (1 + wave) if runs else None for name, value in usual.items()},
         capacity={"validate": 0.04, "enrich": min(1.0, 0.93 + wave / 3), "revenue": 0.27 + wave, "alerts": 0.02},

@@ -58,7 +58,7 @@ def families(client: TestClient) -> dict[str, Any]:
         ("sparkbolt_tuples_failed_total", {"component": "enrich", "sender": "split", "stream": "default"}, 7_000),
         ("sparkbolt_trees_failed_total", {"component": "lines", "stream": "default"}, 119_000),
         ("sparkbolt_trees_retried_total", {"component": "lines"}, 118_983),
-        ("sparkbolt_messages_set_aside_total", {"component": "lines"}, 17),
+        ("sparkbolt_messages_given_up_total", {"component": "lines"}, 17),
         ("sparkbolt_errors_total", {"component": "enrich"}, 7_000),
         ("sparkbolt_execute_seconds_total", {"component": "split"}, 257.04),
         ("sparkbolt_capacity_ratio", {"component": "enrich"}, 0.97),
