@@ -6,10 +6,11 @@ where a member is needed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, Self
 
-EARLIER_NAMES: Final = {"set_aside": "given_up"}
+EARLIER_NAMES: Final[Mapping[str, str]] = {"set_aside": "given_up"}
 """Words and fields in stored files that have another name now; a reader accepts both."""
 
 

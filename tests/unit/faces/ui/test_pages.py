@@ -456,6 +456,17 @@ def test_a_record_of_one_text_is_shown_and_edited_as_text(monkeypatch: pytest.Mo
     assert operator.asked.pop()[2]["values"] == {"line": "GET / 200"}
 
 
+def test_a_message_of_a_file_is_shown_with_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Shop()
+    source = "/logs/web-1/access.log#17-5-4fd786f4855f5fa2"
+    monkeypatch.setattr(operator, "letter", lambda *arguments, **options: {**shop.letter(1), "source": source})
+    tree = {**shop.story(1, "failed"), "source": source}
+    monkeypatch.setattr(operator, "story", lambda *arguments, **options: tree)
+    for path in (f"{BASE}/dead-letters/{LETTER}", f"{BASE}/trees/{tree['root']}"):
+        assert "source /logs/web-1/access.log ·" in seen(operator, path).words
+        assert "access.log@40" in seen(operator, path).words
+
+
 def test_letters_that_wait_are_grouped_by_kind_with_a_button_for_each() -> None:
     operator = Shop()
     page = seen(operator, f"{BASE}/dead-letters")
