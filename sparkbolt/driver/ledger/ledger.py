@@ -211,7 +211,7 @@ class Ledger:
         borns = [live.born_ms if live else self.last_now_ms for live in self.messages.lives_of(keys)]
         oldest = borns.index(min(borns))
         words = self._place_words(firsts[oldest], int(self._trees.holders_of(keys)[oldest]))
-        return f"the oldest tree is open since {time_text(borns[oldest])[:16]}Z, {words}"
+        return f"the oldest tree has been open since {time_text(borns[oldest])[:16]}Z, {words}"
 
     def are_open(self, keys: U64) -> npt.NDArray[np.bool_]:
         """bool[keys]: which of some trees are open; ``keys`` are ascending."""
