@@ -193,7 +193,7 @@ def test_help_shows_each_command_once_in_its_group_with_an_example_that_is_valid
         ("deactivate", ["The topology stays inactive until you activate it, also after a restart."]),
         (
             "errors",
-            ["List failed trees, also after the topology has ended. The newest failed or acked trees are listed"],
+            ["List failed trees, also after the topology has ended. The newest failed"],
         ),
         ("dlq", ["List, show and replay dead letters."]),
     ],
