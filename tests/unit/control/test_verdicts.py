@@ -14,7 +14,7 @@ from sparkbolt.control.operable import TopologyView
 from sparkbolt.control.problems import problems_of, verdict_of
 from sparkbolt.faces.cli.operate.overview import list_lines
 from sparkbolt.faces.cli.operate.statistics import stats_lines
-from tests.unit.control.fake import NOW_MS, document, entry, gist
+from tests.unit.control.shop import NOW_MS, document, entry, gist
 
 OUT = "store waits for its database since 14:02 UTC (PostgreSQL refuses the connection), next probe in 3 s"
 FULL = "orders waits: 64 trees are open, and max_spout_pending is reached"
