@@ -133,12 +133,12 @@ class RunningTopology(ABC):
 
     @property
     @abstractmethod
-    def set_aside(self) -> Sequence[FailedTree]:
+    def given_up(self) -> Sequence[FailedTree]:
         """The newest trees that were given up after their last attempt, with their stories."""
 
     @property
     @abstractmethod
-    def set_aside_here(self) -> dict[str, int]:
+    def given_up_here(self) -> dict[str, int]:
         """How many messages of each spout were given up since ``start`` and not given back.
 
         Spouts without any are left out.

@@ -28,7 +28,7 @@ class Gist(TypedDict):
     """Trees that were acked."""
     failed: int
     """Trees that failed; each attempt counts."""
-    set_aside: int
+    given_up: int
     """Messages that were given up and wait for an operator: they were neither replayed nor discarded."""
     errors: int
     open_trees: int
@@ -138,7 +138,7 @@ class Numbers(TypedDict):
     executed: int
     acked: int
     failed: int
-    set_aside: int
+    given_up: int
     retried: int
     errors: int
     execute_ms: float
@@ -310,7 +310,7 @@ class SeriesPoint(TypedDict):
     executed: int
     acked: int
     failed: int
-    set_aside: int
+    given_up: int
     errors: int
     micro_batches: int
     micro_batch_ms: float | None

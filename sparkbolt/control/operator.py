@@ -428,13 +428,13 @@ class Operator(Views):
 
     def _count_again(self, entry: TopologyEntry, past: Past) -> None:
         """Register how many dead letters of a topology that has ended wait now."""
-        given_up = sum(one.set_aside for one in past.metrics().components.values())
+        given_up = sum(one.given_up for one in past.metrics().components.values())
         with contextlib.suppress(Exception):  # it is a number in a list
             described = past.description()
             letters = self._open_files(described.letters_directory or past.directory)
             waiting = max(0, given_up - count_seen(described.letters.values(), letters.read))
             self.home.find(entry["id"])
-            self.home.write({**entry, "gist": {**entry["gist"], "set_aside": waiting}})
+            self.home.write({**entry, "gist": {**entry["gist"], "given_up": waiting}})
 
     def _letters_of(self, past: Past, when: str = "", no_return: str | None = None) -> TopologyLetters:
         described, config = past.description(), self._client_config

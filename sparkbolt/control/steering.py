@@ -199,7 +199,7 @@ class Steering:
     def gist(self, look: TopologyView) -> Gist:
         """The few numbers of a list of topologies."""
         gist = describe.gist_of(look, {spec.id: describe.unit_of(spec) for spec in self.topology.spouts})
-        gist["set_aside"] = max(0, gist["set_aside"] - self._letters_seen())
+        gist["given_up"] = max(0, gist["given_up"] - self._letters_seen())
         now_s = time.monotonic()
         grown = {unit: self._growths[unit].seen(lag, now_s) for unit, lag in gist["lags"].items()}
         growth = {unit: by for unit, by in grown.items() if by}

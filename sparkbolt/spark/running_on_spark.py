@@ -114,7 +114,7 @@ class RunningOnSpark(RunningTopology):
         self._recording = Recording(checkpoint.files, counts, lambda: checkpoint.generation.first)
         self._reporter = Reporter(topology.config, self._calls, self._recording, presence, telemetry)
         self._began_after = self._coordinator.ledger.last_promoted
-        self._set_aside_before = {name: one.set_aside for name, one in counts.components.items()}
+        self._given_up_before = {name: one.given_up for name, one in counts.components.items()}
         self._view = TopologyView(self._lifecycle.state)
         """The numbers as they were seen last."""
         self._flows: Mapping[Flow, FlowCounts] = {}
@@ -233,15 +233,15 @@ class RunningOnSpark(RunningTopology):
             return self._coordinator.ledger.failed
 
     @property
-    def set_aside(self) -> list[FailedTree]:
+    def given_up(self) -> list[FailedTree]:
         with self._changed:
-            return self._coordinator.ledger.set_aside
+            return self._coordinator.ledger.given_up
 
     @property
-    def set_aside_here(self) -> dict[str, int]:
+    def given_up_here(self) -> dict[str, int]:
         with self._changed:
             counts = self._coordinator.ledger.metrics.components
-            here = {name: one.set_aside - self._set_aside_before.get(name, 0) for name, one in counts.items()}
+            here = {name: one.given_up - self._given_up_before.get(name, 0) for name, one in counts.items()}
             back = Counter(name for name, number in self._coordinator.given_back if number > self._began_after)
         return {name: count - back[name] for name, count in here.items() if count > back[name]}
 

@@ -100,7 +100,7 @@ class Life:
         assert sorted(passed) == [n for n in range(TOTAL) if n % 17]
         metrics = self.engine.ledger.metrics
         assert metrics.of("numbers").acked == len(held)
-        assert (metrics.of("again").acked, metrics.of("again").set_aside) == (len(passed), TOTAL - len(passed))
+        assert (metrics.of("again").acked, metrics.of("again").given_up) == (len(passed), TOTAL - len(passed))
         assert self.engine.ledger.open_trees == TOTAL - len(held)
 
 

@@ -69,8 +69,12 @@ def command(
 ) -> int:
     """Run a topology without Spark and inject faults.
 
+    Each seed is a run with its own faults, such as crashes of the driver. The command checks that no message is lost,
+    and that none is acked before its tree is complete.
+
     Args:
-        topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
+        topology: its code, such as word_count:topology or word_count.py; or the name of a topology
+            that run has started.
         seeds: run the seeds 0 to N - 1 (default: 1000).
         workers: the number of processes (default: the cores of this machine).
         seed: run only this seed, and show what happened.

@@ -64,11 +64,11 @@ def state(
     export: Annotated[str | None, Parameter(metavar="FILE")] = None,
     json: bool = False,
 ) -> int:
-    """Show what bolts keep: keys with their values, and attributes.
+    """Show the state of bolts: keys with their values, and attributes.
 
     Args:
         topology: the checkpoint, the name or the code of a topology, which may be running.
-        component: a bolt that keeps state; without it, each bolt with how much it keeps.
+        component: a bolt with state; without it, the bolts with state are listed, and how much they have.
         key: a key of its KeyValueState; a text, or JSON such as 7 or ["be", 7], where a list stands for a tuple.
         as_of: a committed micro-batch (default: the last one).
         last: the maximum number of keys and attributes that are shown (default: 50).

@@ -141,7 +141,7 @@ def _sums(document: TopologyDocument, window: str) -> dict[str, Any]:
         "p99": max(worst, default=None),
         "acked": sum(one["acked"] for one in spouts),
         "failed": sum(one["failed"] for one in spouts),
-        "set_aside": sum(one["set_aside"] for one in spouts),
+        "given_up": sum(one["given_up"] for one in spouts),
         "micro_batches": sums["micro_batches"],
     }
 

@@ -166,7 +166,7 @@ class AcksAreDurable(Checker):
 
 
 class NothingIsLost(Checker):
-    """Every message is acked or set aside in the end, each once; progress never passes an unfinished one."""
+    """Every message is acked or given up in the end, each once; progress never passes an unfinished one."""
 
     promise = "no tree lost"
 
@@ -276,8 +276,8 @@ class NothingIsLost(Checker):
                 )
                 if missing:
                     self.broken(
-                        f"all is finished, but {len(missing)} message(s) of {component!r} were neither acked nor put "
-                        f"aside, the first of them {source}@{missing[0]}"
+                        f"all is finished, but {len(missing)} message(s) of {component!r} were neither acked nor "
+                        f"given up, the first of them {source}@{missing[0]}"
                     )
         waiting = Counter(split_key(key)[0] for key in self.facts.trees.open)
         for number, queue in self.facts.queues.items():
@@ -296,7 +296,7 @@ class NothingIsLost(Checker):
 
 
 def _given_up(spec: ComponentSpec, entry: Entry, key: int, cause: Cause) -> range:
-    """Return the positions that are set aside when a tree of the entry fails."""
+    """Return the positions that are given up when a tree of the entry fails."""
     position = entry.position_of(split_key(key)[1])
     unread = entry.positions is None and cause in NOT_READ
     new = entry.positions is None and (not unread or position != entry.start)

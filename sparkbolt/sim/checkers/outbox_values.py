@@ -1,4 +1,4 @@
-"""Outbox: checks that each value that a bolt starts is acked or set aside in the end, and then forgotten."""
+"""Outbox: checks that each value that a bolt starts is acked or given up in the end, and then forgotten."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparkbolt.worker.state.task_state import DictStore, TaskState
 
 
 class NothingStartedIsLost(Checker):
-    """Each value that a bolt's task starts is acked or set aside in the end, once, and is not kept longer."""
+    """Each value that a bolt's task starts is acked or given up in the end, once, and is not kept longer."""
 
     promise = "no tree of a bolt lost"
 
@@ -30,7 +30,7 @@ class NothingStartedIsLost(Checker):
         """By number of a task that starts trees, or did so before a change."""
         self._begun: set[int] = set()
         self._owed: set[int] = set()
-        """Keys of first attempts at values that are neither acked nor set aside."""
+        """Keys of first attempts at values that are neither acked nor given up."""
         self._perhaps: set[int] = set()
         """Keys of values with an unknown outcome: they timed out while a bolt was unavailable."""
         self._again: dict[int, tuple[int, int]] = {}
@@ -91,7 +91,7 @@ class NothingStartedIsLost(Checker):
         """Check that all values are finished, and kept only by tasks that are not yet notified."""
         for key in sorted(self._owed)[:1]:
             self.broken(
-                f"all is finished, but {len(self._owed)} value(s) were neither acked nor put aside, the first of them "
+                f"all is finished, but {len(self._owed)} value(s) were neither acked nor given up, the first of them "
                 f"that of {self.facts.where(key)}",
                 key,
             )

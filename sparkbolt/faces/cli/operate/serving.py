@@ -35,7 +35,7 @@ def ui(
         port: the port (default: 8088; 0: any free port).
         host: the address to listen at (default: 127.0.0.1).
         checkpoint: also show the topology of this checkpoint, which may have ended (repeatable).
-        private: require the token for every page.
+        private: require a login for every page, with the token in the link that this command prints.
         allow_host: another host name that browsers may use for this server (repeatable).
 
     Raises:
