@@ -17,6 +17,7 @@ from sparkbolt.control.documents import (
     WINDOWS_SECS,
     Answer,
     ComponentDocument,
+    ComponentStateDocument,
     ErrorDocument,
     EventDocument,
     Gist,
@@ -25,6 +26,7 @@ from sparkbolt.control.documents import (
     Numbers,
     SeriesDocument,
     SeriesPoint,
+    StateDocument,
     StreamNumbers,
     StreamSubscription,
     TaskNumbers,
@@ -34,9 +36,11 @@ from sparkbolt.control.documents import (
     WindowDocument,
 )
 from sparkbolt.control.home import chosen
+from sparkbolt.control.kept_state import KeptState, component_state_of
 from sparkbolt.control.problems import verdict_of
 from sparkbolt.control.questions import Views
 from sparkbolt.observe.history import MicroBatchRecord
+from tests.unit.kept import KeptInMemory
 
 NOW_MS = 1_767_270_000_000
 """2026-01-01 12:20:00 UTC."""
@@ -323,6 +327,7 @@ class FakeOperator(Views):
             line("[('the', 4)]", "PRINT", 2_000, component="count", task=0, micro_batch=1_411),
         ]  # fmt: skip
         self.tries = 0
+        self.kept: KeptState = KeptInMemory.of_tasks({"be": 2, 7: [1]}, {"7": "text", ("be", 7): 3})
 
     @property
     def trouble(self) -> str | None:
@@ -378,6 +383,16 @@ class FakeOperator(Views):
         self.find(topology)
         letters = [_letter(number) for number in range(3)]
         return [one for one in letters if search in one["id"] and (replayed or not one["replayed"])][-last:]
+
+    def state(self, topology: str, as_of: int | None = None) -> StateDocument:
+        self.find(topology)
+        return self.kept.sizes()
+
+    def component_state(
+        self, topology: str, component: str, *, key: str | None = None, first: int = 50, as_of: int | None = None
+    ) -> ComponentStateDocument:
+        self.find(topology)
+        return component_state_of(self.kept, component, key, first)
 
     def log(
         self, topology: str, *, component: str | None = None, search: str = "", last: int = 200

@@ -53,6 +53,8 @@ ANSWERED = {
     "/topologies/{topology}/lag": "topologies/words/lag",
     "/topologies/{topology}/lag-secs": "topologies/words/lag-secs",
     "/topologies/{topology}/log": "topologies/words/log",
+    "/topologies/{topology}/state": "topologies/words/state",
+    "/topologies/{topology}/state/{component}": "topologies/words/state/count",
     "/topologies/{topology}/settings": "topologies/words/settings",
 }
 
