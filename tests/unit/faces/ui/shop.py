@@ -16,6 +16,7 @@ from sparkbolt.control.documents import (
     WINDOWS_SECS,
     Answer,
     ComponentDocument,
+    ComponentStateDocument,
     ErrorDocument,
     EventDocument,
     Gist,
@@ -29,9 +30,12 @@ from sparkbolt.control.documents import (
     TopologyEntry,
     WindowDocument,
 )
+from sparkbolt.control.kept_state import KeptState, component_state_of
 from sparkbolt.control.letters.selection import kinds_of
 from sparkbolt.control.problems import verdict_of
+from sparkbolt.errors import WrongUseError
 from sparkbolt.observe.history import MicroBatchRecord
+from tests.unit.kept import KeptInMemory
 
 NOW_MS = 1_767_270_000_000
 """2026-01-01 12:20:00 UTC."""
@@ -414,6 +418,7 @@ class Shop:
         self.documents = {one["id"]: document(one) for one in self.known}
         self.trees, self.letters_count = trees, letters
         self.asked: list[tuple[Any, ...]] = []
+        self.kept: KeptState = KeptInMemory.of_tasks({"12:19": "x" * 300, NASTY: NASTY}, {("a", 7): None})
         self.refusal: str | None = None
         self.trouble: str | None = None
         self.seen: set[str] = set()
@@ -432,6 +437,13 @@ class Shop:
         if topology not in (ORDERS, CLICKS):
             points = []
         return SeriesDocument(step_secs=step, points=points, events=events())
+
+    def component_state(
+        self, topology: str, component: str, *, key: str | None = None, first: int = 50, as_of: int | None = None
+    ) -> ComponentStateDocument:
+        if component != "revenue":
+            raise WrongUseError(f"{component!r} keeps no state: expected one of revenue")
+        return {**component_state_of(self.kept, "count", key, first), "component": component}
 
     def micro_batches(self, topology: str, last: int = 100) -> list[dict[str, Any]]:
         return [micro_batch(number) for number in range(8_112 - last, 8_112)] if topology == ORDERS else []

@@ -54,7 +54,10 @@ def test_state_is_served_with_sizes_a_page_of_entries_or_one_key(client: TestCli
     assert (page["count"], [(one["task"], one["key"]) for one in page["entries"]]) == (4, [(0, 7), (0, "be"), (1, "7")])
     for key, value in (("7", [1]), ('"7"', "text"), ("be", 2), ('["be",7]', 3)):
         assert [one["value"] for one in get(client, f"{WORDS}/state/count", key=key)["entries"]] == [value]
-    refusals = [({"key": "bee"}, 404, "did you mean 'be'?"), ({"first": 1001}, 400, "first must be a whole number")]
+    refusals: list[tuple[Any, int, str]] = [
+        ({"key": "bee"}, 404, "did you mean 'be'?"),
+        ({"first": 1001}, 400, "first must be a whole number"),
+    ]
     for parameters, status, sentence in refusals:
         answer = client.get(f"{WORDS}/state/count", params=parameters)
         assert (answer.status_code, sentence in answer.json()["detail"]) == (status, True), answer.text
