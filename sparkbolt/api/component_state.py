@@ -10,7 +10,10 @@ from typing import Any
 class ComponentState(ABC):
     """What the tasks of a bolt kept after one committed micro-batch; ``running.state("count")`` returns it.
 
-    It does not change when the topology goes on: ask ``running.state`` again for newer values.
+    It does not change when the topology goes on: ask ``running.state`` again for newer values. A task is read when you
+    first need it.
+
+    All methods may raise ``StateError``: Spark does not keep the state of that micro-batch any more, or it is damaged.
     """
 
     micro_batch: int
