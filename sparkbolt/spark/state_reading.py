@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import islice
 from json import dumps, loads
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +27,7 @@ from sparkbolt.api.component_state import ComponentState
 from sparkbolt.api.config import did_you_mean
 from sparkbolt.api.keyed_state import likely_tasks
 from sparkbolt.api.pickling import Pickling
+from sparkbolt.base.exceptions import line_of
 from sparkbolt.base.locations import local_directory
 from sparkbolt.control.documents import ComponentStateDocument, StateDocument, TaskStateDocument
 from sparkbolt.driver.begun import Begun
@@ -45,6 +47,7 @@ from sparkbolt.worker.state.task_view import StateOfTasks, TaskView
 ROWS = "component string, task int, attribute string, key string, value string"
 """The columns of rows: a key with its value, or an attribute; keys and values are JSON."""
 ROW_SCHEMA = pa.schema([(name, "int32" if kind == "int" else kind) for name, kind in map(str.split, ROWS.split(","))])
+BATCH_ROWS = 1000
 _MAKING = threading.Lock()
 """Held while a thread looks for the Spark of this process, and makes one if there is none."""
 
@@ -204,7 +207,7 @@ class StoredState:
 
         def read(stored: pa.Table) -> pa.Table:
             dest, view = _view(stored)
-            return row_table([(component, dests.index(dest), *row) for row in rows_of(view)])
+            return row_table((component, dests.index(dest), *row) for row in rows_of(view))
 
         return self._segments(component, dests).groupBy("dest").applyInArrow(read, ROWS)
 
@@ -239,8 +242,9 @@ class StoredState:
             try:
                 dest, view = _view(stored)
                 said = {"answer": ask(view)}
-            except StateError as error:
-                dest, said = stored["dest"][0].as_py(), {"error": str(error)}
+            except Exception as error:  # noqa: BLE001  damaged state may raise anything
+                dest = stored["dest"][0].as_py()
+                said = {"error": str(error) if isinstance(error, StateError) else line_of(error)}
             return pa.table({"dest": pa.array([dest], pa.int32()), "said": pa.array([dumps(said)], pa.string())})
 
         segments = self._segments(component, [dests[task] for task in chosen])
@@ -277,7 +281,8 @@ class StoredState:
     def _session(self) -> SparkSession:
         with _MAKING:
             spark = self.spark or running_session() or make_session("sparkbolt-state", "local[1]")
-        return for_lane(spark, max(1, spark.sparkContext.defaultParallelism))
+        most = max((len(self._dests(name)) for name in self.components), default=1)
+        return for_lane(spark, max(1, min(most, spark.sparkContext.defaultParallelism)))
 
     def _rows(self, frame: DataFrame) -> Sequence[Row]:
         try:
@@ -298,11 +303,13 @@ class StoredState:
         )
 
 
-def row_table(rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """Rows of ``ROWS`` as a table."""
-    columns = list(zip(*rows, strict=True)) or [()] * len(ROW_SCHEMA)
-    arrays = [pa.array(one, kind) for one, kind in zip(columns, ROW_SCHEMA.types, strict=True)]
-    return pa.table(arrays, schema=ROW_SCHEMA)
+def row_table(rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """Rows of ``ROWS`` as a table, in batches, since the texts of one have at most 2 GiB."""
+    left, batches = iter(rows), []
+    while some := list(islice(left, BATCH_ROWS)):
+        columns = zip(zip(*some, strict=True), ROW_SCHEMA.types, strict=True)
+        batches.append(pa.record_batch([pa.array(*one) for one in columns], schema=ROW_SCHEMA))
+    return pa.Table.from_batches(batches, ROW_SCHEMA)
 
 
 def _view(stored: pa.Table) -> tuple[int, TaskView]:

@@ -55,8 +55,17 @@ def plain_json(value: Any) -> Any:
 
 
 def json_text(value: Any) -> str:
-    """The JSON of a value, as ``plain_json`` makes it."""
-    return json.dumps(plain_json(value), ensure_ascii=False)
+    """The JSON of a value, as ``plain_json`` makes it; it is always text that UTF-8 can hold."""
+    return _dumped(plain_json(value))
+
+
+def _dumped(plain: Any) -> str:
+    text = json.dumps(plain, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return json.dumps(plain)
+    return text
 
 
 def keys_named(text: str) -> list[Any]:
@@ -73,9 +82,14 @@ def keys_named(text: str) -> list[Any]:
         read = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return _meanings_of_text(text)
-    if isinstance(read, dict):  # no key is one
+    if isinstance(read, str):
+        return [read]
+    keys = list(itertools.islice(_meanings(read), _MEANINGS_MAX))
+    try:
+        hash(keys[0])
+    except TypeError:  # it contains an object of JSON, which no key does
         return [text]
-    return [read] if isinstance(read, str) else list(itertools.islice(_meanings(read), _MEANINGS_MAX))
+    return keys
 
 
 def _no_constant(name: str) -> Any:
@@ -164,7 +178,7 @@ def _bounded(value: Any, characters_max: int | None) -> tuple[Any, bool]:
     plain = plain_json(value)
     if characters_max is None:
         return plain, False
-    text = json.dumps(plain, ensure_ascii=False)
+    text = _dumped(plain)
     return (plain, False) if len(text) <= characters_max else (text[:characters_max], True)
 
 

@@ -22,7 +22,7 @@ from sparkbolt.errors import StateError, WrongUseError
 from sparkbolt.worker.state.large_dicts import ENTRIES_MIN
 from sparkbolt.worker.state.plain_reading import _UNCHANGING, loads
 from sparkbolt.worker.state.snapshots import DurableAttributes
-from sparkbolt.worker.state.state_rows import keys_named, spelled
+from sparkbolt.worker.state.state_rows import keys_named, rows_of, spelled
 from sparkbolt.worker.state.task_state import DIRECTORY_KEY, DictStore, TaskState
 from sparkbolt.worker.state.task_view import StateOfTasks, TaskView, with_classes
 
@@ -163,10 +163,28 @@ def test_the_state_of_a_bolt_reads_a_task_once_and_only_if_it_is_needed() -> Non
         state.to_df()
 
 
+def test_all_rows_can_be_written_whatever_texts_a_task_keeps() -> None:
+    view = TaskView(stored({"\ud800": "\udfff", "\u00e9": [float("nan"), b"x"], 3: datetime(2026, 1, 2)}, {"a": 1}, []))
+    rows = list(rows_of(view))
+    assert [(row.attribute, row.key) for row in rows] == [
+        ("a", None),
+        (None, "3"),
+        (None, '"\u00e9"'),
+        (None, '"\\ud800"'),
+    ]
+    assert [row.value for row in rows] == ["1", '"2026-01-02T00:00:00"', '["nan", "b\'x\'"]', '"\\udfff"']
+    assert all(text.encode() for row in rows for text in row if text)
+
+
 def test_a_key_is_spelled_as_it_is_typed() -> None:
     keys = ["be", "7", 7, 1.5, True, None, "true", "", ("be", 7), ("2026-01-02", ("a",)), "[", "NaN"]
     assert [keys_named(spelled(key))[0] for key in keys] == keys
     assert [type(keys_named(spelled(key))[0]) for key in keys] == list(map(type, keys))
+    assert [keys_named(text) for text in ('{"a": 1}', '[{"a": 1}]', "[" * 100_000)] == [
+        ['{"a": 1}'],
+        ['[{"a": 1}]'],
+        ["[" * 100_000],
+    ]
     moment = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     assert moment in keys_named(moment.isoformat())
     assert ("be", moment.date()) in keys_named('["be", "2026-01-02"]')
