@@ -18,6 +18,7 @@ from sparkbolt.control.operator import Operator
 from sparkbolt.errors import StateError, WrongUseError
 from sparkbolt.faces.cli import stored_state
 from sparkbolt.faces.ui.app import make_app
+from sparkbolt.spark import state_reading
 from sparkbolt.spark.checkpoint_files import open_files
 from sparkbolt.spark.session import running_session
 from sparkbolt.spark.state_reading import StoredState
@@ -138,8 +139,11 @@ def test_all_of_a_checkpoint_is_shown_and_exported(kept: tuple[Any, str], capsys
     assert sorted(str(json.loads(row["key"])) for row in table if row["attribute"] is None) == keys
 
 
-def test_state_is_read_with_the_spark_of_the_process_whatever_thread_asks(kept: tuple[Any, str], spark: Any) -> None:
+def test_state_is_read_with_the_spark_of_the_process_whatever_thread_asks(
+    kept: tuple[Any, str], spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found: list[Any] = []
+    monkeypatch.setattr(state_reading, "make_session", None)
 
     def read() -> None:
         found.append(running_session())
