@@ -13,7 +13,7 @@ import itertools
 import json
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ NEAREST_SEARCHED_MAX = 20_000
 _MEANINGS_MAX = 16
 """How many keys one text may mean."""
 _MISSING: Any = object()
+_encoded = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class StateRow(NamedTuple):
@@ -56,11 +57,11 @@ def plain_json(value: Any) -> Any:
 
 def json_text(value: Any) -> str:
     """The JSON of a value, as ``plain_json`` makes it; it is always text that UTF-8 can hold."""
-    return _dumped(plain_json(value))
+    return str(value) if type(value) is int else _dumped(plain_json(value))
 
 
 def _dumped(plain: Any) -> str:
-    text = json.dumps(plain, ensure_ascii=False)
+    text = _encoded(plain)
     try:
         text.encode()
     except UnicodeEncodeError:  # a lone surrogate
@@ -124,8 +125,14 @@ def rows_of(view: TaskView) -> Iterator[StateRow]:
     """All attributes, and then all keys, in order."""
     for name, value in sorted(view.attributes().items()):
         yield StateRow(name, None, json_text(value))
-    for key in sorted(view.keys(), key=_order):
+    keys = view.keys()
+    for key in sorted(keys, key=_order_of(keys)):
         yield StateRow(None, json_text(key), json_text(view.get(key)))
+
+
+def _order_of(keys: Iterable[Any]) -> Callable[[Any], Any] | None:
+    """By what keys are sorted; None: by themselves, which takes a tenth of the time."""
+    return None if set(map(type, keys)) in ({str}, {int}) else _order
 
 
 def _order(key: Any) -> tuple[int, float, str]:
@@ -144,7 +151,8 @@ def sizes_of(view: TaskView) -> dict[str, Any]:
 def first_of(view: TaskView, first: int, characters_max: int | None) -> dict[str, Any]:
     """The first ``entries``, and ``count``: how many it has."""
     attributes = sorted(view.attributes().items())
-    keys = heapq.nsmallest(max(0, first - len(attributes)), view.keys(), key=_order)
+    every = view.keys()
+    keys = heapq.nsmallest(max(0, first - len(attributes)), every, key=_order_of(every))
     entries = [_entry(name, None, value, characters_max) for name, value in attributes[:first]]
     entries += [_entry(None, key, view.get(key), characters_max) for key in keys]
     return {"entries": entries, "count": len(attributes) + len(view)}
