@@ -426,7 +426,8 @@ class TopologyTestDriver:
         dests = self._engine.lane.dests
         kept: list[Mapping[str, bytes]] = [self._engine.stores.get(dests.get(number, -1), {}) for number in numbers]
         pickling = with_classes(vars(sys.modules["__main__"]))
-        return StateOfTasks(self._engine.last_commit, [TaskView(store, pickling) for store in kept])
+        views = [TaskView(store, pickling) for store in kept]
+        return StateOfTasks(self._engine.last_commit, len(views), lambda tasks: [views[task] for task in tasks])
 
     def executed(self, component: str) -> int:
         """How many tuples, ticks included, ``execute`` of the component received; KeyError as in ``emitted``."""
