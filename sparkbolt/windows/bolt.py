@@ -238,10 +238,10 @@ class WindowedBolt(RuntimeBolt):
         return self._with(max_events_in_memory=tuples)
 
     def _with(self: Bolt, **settings: Any) -> Bolt:
-        return self.windowed(replace(self._windowing, **settings))
+        return self.windowed(replace(self.own_window, **settings))
 
     def _timed(self: Bolt, method: str, timestamp: Any, unit: Unit | None) -> Bolt:
-        before = self._windowing.timestamp
+        before = self.own_window.timestamp
         if before is not None:
             raise ConfigError(
                 f"{method}: a tuple has one time, and its windows have timestamp={shown(before)}: leave one of the two "
@@ -251,7 +251,7 @@ class WindowedBolt(RuntimeBolt):
 
     def _shaped(self: Bolt, method: str, kind: type[Window], **settings: Any) -> Bolt:
         """Use windows of a kind, with the other settings that the bolt has."""
-        before = self._windowing
+        before = self.own_window
         known = type(before) is Window or type(before) is kind or {type(before), kind} <= {Tumbling, Sliding, Count}
         if not known:
             raise ConfigError(
@@ -263,7 +263,7 @@ class WindowedBolt(RuntimeBolt):
     # The engine calls these.
 
     @property
-    def _windowing(self) -> Window:
+    def own_window(self) -> Window:
         """The windows of this bolt; a ``Window`` without a shape if there are none."""
         own = getattr(self, "_set", None) or type(self).window
         return own if isinstance(own, Window) else Window()
@@ -271,11 +271,11 @@ class WindowedBolt(RuntimeBolt):
     @property
     def starts_trees(self) -> bool:  # type: ignore[override]  # it follows from the windows
         """Whether emitted tuples start trees: not if tuples are acked when they expire; see ``BoltBase``."""
-        return not self._windowing.ack_on_expiry
+        return not self.own_window.ack_on_expiry
 
     def runtime_outputs(self) -> Mapping[str, Sequence[str]]:
         """Return the stream of late tuples; see ``RuntimeBolt``."""
-        late = self._windowing.late
+        late = self.own_window.late
         return {} if late is None else {late: [LATE_FIELD]}
 
     def mistakes(
@@ -293,11 +293,11 @@ class WindowedBolt(RuntimeBolt):
                 ]
             if declared is not None and not isinstance(declared, Window):
                 return [f"window={printed(declared)}: expected {WINDOW.expected}"]
-        return list(mistakes_of(self._windowing, config, streams, inputs))
+        return list(mistakes_of(self.own_window, config, streams, inputs))
 
     def stored_settings(self) -> Mapping[str, str]:
         """Return the settings on which stored windows depend; see ``RuntimeBolt``."""
-        return stored_settings(self._windowing)
+        return stored_settings(self.own_window)
 
     def settings_change(self, before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
         """Return why the stored windows cannot go on with other settings; see ``RuntimeBolt``."""
@@ -305,7 +305,7 @@ class WindowedBolt(RuntimeBolt):
 
     def divides(self, fields: tuple[str, ...] | None) -> str | None:
         """Windows whose key is that of the fields grouping move with their keys; see ``RuntimeBolt``."""
-        key = self._windowing.key_fields
+        key = self.own_window.key_fields
         mend = "let it have as many tasks as before, or give it another id, under which its windows begin empty"
         if key is None:
             return f"the tuples in its windows cannot be divided, since its windows have no key: {mend}"
@@ -331,7 +331,7 @@ class WindowedBolt(RuntimeBolt):
     @property
     def runs_timers(self) -> bool:
         """Whether windows are due at fixed times; see ``RuntimeBolt``."""
-        window = self._windowing
+        window = self.own_window
         grid = Grid.of(window)
         by_time = grid is not None and grid.bounds is not None
         return not window.in_event_time and (by_time or isinstance(window, Policies))
@@ -339,15 +339,15 @@ class WindowedBolt(RuntimeBolt):
     @property
     def has_watermark(self) -> bool:
         """Whether windows are in event time; see ``RuntimeBolt``."""
-        return self._windowing.in_event_time
+        return self.own_window.in_event_time
 
     @property
     def idle_timeout_ms(self) -> int | None:
         """The setting ``idle`` of its windows; see ``RuntimeBolt``."""
-        return self._windowing.idle_ms
+        return self.own_window.idle_ms
 
     def runtime(self, context: TopologyContext, output: Output) -> BoltRuntime:
         """Return the runtime of this bolt in a task; see ``RuntimeBolt``."""
         from sparkbolt.windows.task import WindowTask
 
-        return WindowTask(self, self._windowing, context, output)
+        return WindowTask(self, self.own_window, context, output)
