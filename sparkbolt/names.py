@@ -19,6 +19,7 @@ from sparkbolt.api.components import (
 )
 from sparkbolt.api.config import Config
 from sparkbolt.api.dead_letters import Attempt, DeadLetter, DeadLetterSink, RawMessage
+from sparkbolt.api.durations import days, hours, milliseconds, minutes, seconds
 from sparkbolt.api.function_bolts import bolt
 from sparkbolt.api.groupings import Grouping, GroupingContext
 from sparkbolt.api.interfaces import (
@@ -56,7 +57,16 @@ from sparkbolt.errors import (
     Unavailable,
 )
 from sparkbolt.launch import load  # noqa: F401  with it topologies find their engine
-from sparkbolt.windows import Count, LateTuple, TupleWindow, WindowCollector, WindowedBolt
+from sparkbolt.windows import (
+    Count,
+    LateTuple,
+    Session,
+    Sliding,
+    Tumbling,
+    TupleWindow,
+    WindowCollector,
+    WindowedBolt,
+)
 
 __all__: list[str] = [
     "AsyncBolt",
@@ -106,6 +116,8 @@ __all__: list[str] = [
     "ReportedFailedException",
     "RetryPolicy",
     "RunningTopology",
+    "Session",
+    "Sliding",
     "SourceUnavailable",
     "SparkboltError",
     "Spout",
@@ -120,11 +132,17 @@ __all__: list[str] = [
     "TopologyContext",
     "TopologyMetrics",
     "TreeState",
+    "Tumbling",
     "Tuple",
     "TupleWindow",
     "Unavailable",
     "WindowCollector",
     "WindowedBolt",
     "bolt",
+    "days",
+    "hours",
+    "milliseconds",
+    "minutes",
     "moved_from",
+    "seconds",
 ]

@@ -97,7 +97,7 @@ class Declaration:
     def streams(self) -> tuple[StreamDef, ...]:
         """Return the streams of the component, including that of its dead letters; none if ``outputs`` is invalid."""
         try:
-            streams = parse_outputs(getattr(self.component, "outputs", None))
+            streams = _declared_streams(self.component)
         except ValueError:
             return ()
         return (*streams, *stream_for(self.dead_letters, streams))
@@ -220,9 +220,17 @@ def _component_mistake(declaration: Declaration) -> str | None:
     return f"got {type(component).__name__}, expected an instance of a {kind} class"
 
 
+def _declared_streams(component: Any) -> tuple[StreamDef, ...]:
+    """Return the streams of ``outputs``, and those that the runtime of the bolt has besides; see ``parse_outputs``."""
+    streams = parse_outputs(getattr(component, "outputs", None))
+    added = component.runtime_outputs() if isinstance(component, RuntimeBolt) else {}
+    names = {stream.name for stream in streams}
+    return (*parse_outputs({name: fields for name, fields in added.items() if name not in names}), *streams)
+
+
 def _output_mistakes(declaration: Declaration) -> list[str]:
     try:
-        streams = parse_outputs(declaration.component.outputs)
+        streams = _declared_streams(declaration.component)
     except ValueError as error:
         return [f"its outputs: {error}"]
     return [f"its stream {stream.name!r}: {why}" for stream in streams for why in _name_mistakes(stream.name)]
@@ -331,7 +339,7 @@ def _transactional_mistakes(declaration: Declaration, config: Config) -> Iterato
     if isinstance(component, RuntimeBolt) and component.starts_trees is not True:
         yield (
             "it acks tuples when they leave its windows, and a transactional topology cannot hold tuples over "
-            "micro-batches: leave with_ack_on_expiry out"
+            "micro-batches: leave ack_on_expiry out"
         )
     elif not isinstance(component, CommittingBolt) and declaration.settings.get("effects", config.effects) == "once":
         declared = "its calls may have effects outside" if isinstance(component, AsyncBolt) else "it has no outputs"
