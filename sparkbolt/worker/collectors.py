@@ -119,7 +119,7 @@ class BasicRowCollector:
 class BoltRowCollector:
     """The ``BoltCollector`` of one task."""
 
-    __slots__ = ("_late", "_micro_batch_id", "_output", "_rows", "_status", "failures", "touched")
+    __slots__ = ("_default", "_late", "_micro_batch_id", "_output", "_rows", "_status", "failures", "touched")
 
     ACKED = 1
     FAILED = 2
@@ -127,6 +127,9 @@ class BoltRowCollector:
     def __init__(self, output: Output) -> None:
         """Emit into ``output``."""
         self._output = output
+        out = output.default
+        self._default = None if out is None or out.routes.direct else out
+        """The stream ``default``, which most emissions are for, if ``emit`` may use it."""
         self._rows: Any = None
         """The ``Rows`` that the bolt works on; ``_BETWEEN_ROWS`` in ``flush``; None while nothing may be emitted."""
         self._status = bytearray()
@@ -160,7 +163,7 @@ class BoltRowCollector:
         self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] | None = None, stream: str = DEFAULT_STREAM
     ) -> None:
         """See ``BoltCollector.emit``."""
-        out = self._output.of(stream)
+        out = self._default if stream is DEFAULT_STREAM and self._default is not None else self._output.of(stream)
         row = out.row(values)
         out.rows.push(row, self._parent(out, anchors))
 
@@ -187,7 +190,7 @@ class BoltRowCollector:
         if anchors is None:
             return UNANCHORED
         anchor = anchors[0] if anchors.__class__ is list and len(anchors) == 1 else anchors
-        if anchor.__class__ is Tuple and anchor._chunk is rows:
+        if isinstance(anchor, Tuple) and anchor._chunk is rows:
             return anchor._row
         several = (anchors,) if isinstance(anchors, Tuple) else self._listed(anchors)
         pairs: list[tuple[int, int, int, int]] = []
@@ -221,7 +224,8 @@ class BoltRowCollector:
     def _settle(self, tup: Tuple, status: int, word: str) -> bool:
         if not isinstance(tup, Tuple):
             raise self._no_tuple(word, tup)
-        if tup._chunk is not None and tup._chunk is self._rows:
+        chunk = tup._chunk
+        if chunk is not None and chunk is self._rows:
             before = self._status[tup._row]
             if before == 0:
                 self._status[tup._row] = status

@@ -95,7 +95,7 @@ class Coroutines:
             if broken:
                 break
             tup = Tuple.at(rows.origin, rows, row)
-            tup.update(zip(rows.origin.fields, values, strict=True))
+            dict.update(tup, zip(rows.origin.fields, values, strict=True))
             tuples.append(tup)
             collector = BasicRowCollector(self._output, tup)
             task = asyncio.get_running_loop().create_task(one(tup, collector))

@@ -147,7 +147,7 @@ class BoltTask:
         others = list(self._coroutines.shown.values()) if self._coroutines is not None else []
         if others:
             tup = others[0]
-        return (-1, None, 0) if tup is None else (tup._row, tup.values, max(0, len(others) - 1))
+        return (-1, None, 0) if tup is None else (tup._row, list(tup.values()), max(0, len(others) - 1))
 
     def pieces(self, rows: Rows) -> Iterable[Rows]:
         """The pieces in which user code gets some rows; each is worked on before the next one is requested.
@@ -479,6 +479,7 @@ class RowLoop:
         reference_count = sys.getrefcount
         kept: list[Tuple] = []
         tup = self.shows = Tuple.at(rows.origin, rows, 0)
+        store = super(Tuple, tup).__setitem__
         basic = self._basic
         collector: Any = by_hand if by_hand is not None else basic
         buffer = basic.begin(tup) if by_hand is None else None
@@ -491,13 +492,14 @@ class RowLoop:
             if reference_count(tup) != alone:
                 kept.append(tup)
                 tup = self.shows = Tuple.at(rows.origin, rows, row)
+                store = super(Tuple, tup).__setitem__
                 if by_hand is None:
                     basic.show(tup)
             if single is not None:
-                tup[single] = values
+                store(single, values)
             else:
                 for name, value in zip(names, values):  # noqa: B905  strict costs a third of the loop
-                    tup[name] = value
+                    store(name, value)
             tup._row = row
             try:
                 returned = execute(tup, collector)
