@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from sparkbolt.api.arguments import Check, checked, function, text, verify, whole
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
+from sparkbolt.api.named_fields import fields_of_class
 from sparkbolt.api.runtime_bolts import LATE_FIELD, RuntimeBolt
 from sparkbolt.api.tuples import DEFAULT_STREAM, Tuple
 from sparkbolt.errors import ConfigError, UnknownNameError
@@ -92,7 +93,7 @@ class WindowedBolt(RuntimeBolt):
     starts_trees = True
 
     @abstractmethod
-    def execute(self, window: TupleWindow, collector: WindowCollector) -> Iterable[Sequence[Any]] | None:
+    def execute(self, window: TupleWindow, collector: WindowCollector) -> Any:
         """Called once for each window that has tuples, in the order in which the windows are due.
 
         Each list of values that it yields is emitted. If it raises, the exception is reported, what was emitted for
@@ -237,7 +238,7 @@ class WindowedBolt(RuntimeBolt):
         has reached and no later window can hold it. This call declares the stream. It has one field, ``late_tuple``,
         which holds a ``LateTuple``. Without such a stream, late tuples are counted, logged once in a while, and acked.
         """
-        declared: Any = self.outputs
+        declared: Any = fields_of_class(self.outputs) if isinstance(self.outputs, type) else self.outputs
         if declared is None or isinstance(declared, list | tuple | Mapping):
             streams = declared if isinstance(declared, Mapping) else {DEFAULT_STREAM: declared} if declared else {}
             self.outputs = {stream: [LATE_FIELD], **streams}

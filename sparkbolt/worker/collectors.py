@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkbolt.api.named_fields import NO_LISTS
 from sparkbolt.api.pickling import never_durable
 from sparkbolt.api.story import short
 from sparkbolt.api.tuples import DEFAULT_STREAM, Tuple
@@ -23,7 +24,7 @@ from sparkbolt.base.ids import OBJECT_ORDINAL
 from sparkbolt.errors import EmitError
 from sparkbolt.wire.frames import sound_column
 from sparkbolt.worker.emissions import UNANCHORED, Anchors, Emissions, Output
-from sparkbolt.worker.returned_values import NO_LISTS, named
+from sparkbolt.worker.returned_values import named
 
 if TYPE_CHECKING:
     from sparkbolt.worker.emissions import Rows
@@ -80,13 +81,13 @@ class BasicRowCollector:
         if self._gate is not None:
             self._gate(False)
 
-    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
+    def emit(self, values: Any, stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         """See ``BasicCollector.emit``."""
         self._refuse_anchors(anchors, stream)
         out = self._output.of(stream)
         out.push(out.row(values), self._parent())
 
-    def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
+    def emit_direct(self, task: int, values: Any, stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         """See ``BasicCollector.emit_direct``."""
         self._refuse_anchors(anchors, stream)
         out = self._output.of(stream, direct=True)
@@ -159,9 +160,7 @@ class BoltRowCollector:
         self._rows = None
         return self._status, late
 
-    def emit(
-        self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] | None = None, stream: str = DEFAULT_STREAM
-    ) -> None:
+    def emit(self, values: Any, anchors: Tuple | Sequence[Tuple] | None = None, stream: str = DEFAULT_STREAM) -> None:
         """See ``BoltCollector.emit``."""
         out = self._default if stream is DEFAULT_STREAM and self._default is not None else self._output.of(stream)
         row = out.row(values)
@@ -170,7 +169,7 @@ class BoltRowCollector:
     def emit_direct(
         self,
         task: int,
-        values: Sequence[Any],
+        values: Any,
         anchors: Tuple | Sequence[Tuple] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> None:
@@ -378,14 +377,12 @@ class SpoutRecordCollector:
         self.room = ROOM_MAX
         """See ``SpoutCollector.room``."""
 
-    def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
+    def emit(self, values: Any, message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """See ``SpoutCollector.emit``."""
         row = self._output.of(stream).row(values)
         self.records.append((stream, list(row), message_id, None))
 
-    def emit_direct(
-        self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
-    ) -> None:
+    def emit_direct(self, task: int, values: Any, message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """See ``SpoutCollector.emit_direct``."""
         out = self._output.of(stream, direct=True)
         row, to = out.row(values), out.task(task)

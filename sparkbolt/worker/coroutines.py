@@ -118,7 +118,7 @@ class Coroutines:
             return
         returned = await called if isawaitable(called) else called
         if returned is not None:
-            emit_all(returned, collector.emit, self._who)
+            emit_all(returned, collector.emit, self._who, single=self._output.single)
 
 
 async def _uncancelled(wait: Callable[[], Awaitable[Any]]) -> None:

@@ -304,7 +304,7 @@ class BoltTask:
         who = f"flush of {self.context.component!r}"
         if isinstance(self.bolt, ColumnBolt):
             refuse(returned, who, "a ColumnBolt emits columns by collector.emit alone")
-        emit_all(returned, self._basic.emit, who)
+        emit_all(returned, self._basic.emit, who, single=self.output.single)
 
     def _settle_flushed(self, result: Settlements) -> None:
         """Add the acks and fails that a bolt which acks by hand made in ``flush``, of tuples that it had kept."""
@@ -455,7 +455,7 @@ class RowLoop:
                 for values in returned:
                     emit(values)
             elif returned is not None:
-                emit_all(returned, collector.emit, who)
+                emit_all(returned, collector.emit, who, single=self._output.single)
 
         self._settle(self._each(rows, failures, execute, None), failures)
 
@@ -505,7 +505,7 @@ class RowLoop:
                 returned = execute(tup, collector)
                 if returned is not None:
                     emit = partial(by_hand.emit, anchors=tup) if by_hand is not None else basic.emit
-                    emit_all(returned, emit, self._who)
+                    emit_all(returned, emit, self._who, single=self._output.single)
             except BaseException as error:  # noqa: BLE001  user code may raise anything
                 returned = None  # a generator that raised would hold the tuple
                 if _failed(failures, rows.count, row, error):
@@ -539,7 +539,7 @@ class RowLoop:
             return tup
 
         def emit_returned(returned: Any) -> None:
-            emit_all(returned, basic.emit, who)
+            emit_all(returned, basic.emit, who, single=self._output.single)
 
         kept: list[Tuple] = []
         buffer = basic.begin(Tuple.at(rows.origin, rows, 0))

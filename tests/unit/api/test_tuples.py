@@ -82,7 +82,7 @@ def test_a_tuple_is_stored_by_its_fields_and_its_anchors() -> None:
     tup = made(word="be", n=2)
     pickling = Pickling({})
     for read in (pickle.loads(pickle.dumps(tup)), pickling.loads(pickling.proved(tup))):
-        assert type(read) is type(tup)
+        assert isinstance(read, Tuple)
         assert (read.word, read.n, read.anchors) == ("be", 2, ((5, 6),))
     pickling.dumps([tup])
     assert pickling.tuples == [tup]
