@@ -64,7 +64,7 @@ class RunningTopology(ABC):
     >>> @bolt(outputs=["square"])
     ... def square(tup): yield [tup["n"] ** 2]
     >>> builder = TopologyBuilder("squares")
-    >>> builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(20)), outputs=["n"]))
+    >>> _ = builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(20)), outputs=["n"]))
     >>> _ = builder.set_bolt("square", square).shuffle_grouping("numbers")
     >>> with builder.build().start() as running:
     ...     running.await_finished(timeout_secs=300)

@@ -262,7 +262,7 @@ def simulate(
     ...     def execute(self, tup, collector):
     ...         collector.emit([2 * tup["n"]])
     >>> builder = TopologyBuilder("doubling")
-    >>> builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(50)), outputs=["n"]))
+    >>> _ = builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(50)), outputs=["n"]))
     >>> _ = builder.set_bolt("double", Double(), parallelism=2).shuffle_grouping("numbers")
     >>> report = simulate(builder.build(), seed=7, repeat=False)
     >>> report.ok
