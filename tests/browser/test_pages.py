@@ -13,9 +13,8 @@ from playwright.sync_api import expect
 from sparkbolt.control.verbs import VERBS
 from sparkbolt.faces.ui.serve import login_link
 from tests.browser.chromium import Visitor
-from tests.browser.conftest import TOKEN
 from tests.unit.control import shop as goods
-from tests.unit.control.fake import FakeOperator
+from tests.unit.control.fake import TOKEN, FakeOperator
 from tests.unit.control.shop import NIGHTLY, ORDERS, STOCK
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]

@@ -70,7 +70,8 @@ class FakeOperator(Views):
 
     @property
     def trouble(self) -> str | None:
-        return self.home.trouble
+        found: str | None = self.home.trouble
+        return found
 
     def _called(self, what: str, topology: str) -> None:
         self.calls.append((what, topology))
@@ -86,7 +87,8 @@ class FakeOperator(Views):
         self.known.append(files["entry"])
         self.documents[files["entry"]["id"]] = files
         files["components"][0]["position_unit"] = "bytes"
-        files["now"].update(lag={"orders": {"/logs/a.log": 5_400_000}}, lag_secs={"orders": {"/logs/a.log": 95.2}})
+        files["now"]["lag"] = {"orders": {"/logs/a.log": 5_400_000}}
+        files["now"]["lag_secs"] = {"orders": {"/logs/a.log": 95.2}}
 
     def topologies(self, *, ended: bool = True) -> list[TopologyEntry]:
         self.calls.append(("topologies", ""))
