@@ -53,12 +53,12 @@ class KeptInMemory(StoredState):
         vars(made).update(tasks_of_count=list(map(view, tasks)), read=[])
         return made
 
-    def _answers(
-        self, component: str, ask: Callable[[TaskView], Any], tasks: Sequence[int] | None = None
-    ) -> dict[int, Any]:
-        chosen = range(len(self._dests(component))) if tasks is None else tasks
-        self.read.extend(chosen)
-        return {task: ask(self.tasks_of_count[task]) for task in chosen}
+    def _answers_of(
+        self, component: str, dests: Sequence[int], ask: Callable[[TaskView], Any]
+    ) -> dict[int, dict[str, Any]]:
+        tasks = [self._dests(component).index(dest) for dest in dests]
+        self.read.extend(tasks)
+        return {dest: {"answer": ask(self.tasks_of_count[task])} for dest, task in zip(dests, tasks, strict=True)}
 
     def read_rows(self, component: str) -> Iterator[Any]:
         for task, one in enumerate(self.tasks_of_count):
