@@ -17,7 +17,6 @@ from sparkbolt.control.documents import (
     WINDOWS_SECS,
     Answer,
     ComponentDocument,
-    ComponentStateDocument,
     ErrorDocument,
     EventDocument,
     Gist,
@@ -26,7 +25,6 @@ from sparkbolt.control.documents import (
     Numbers,
     SeriesDocument,
     SeriesPoint,
-    StateDocument,
     StreamNumbers,
     StreamSubscription,
     TaskNumbers,
@@ -36,7 +34,7 @@ from sparkbolt.control.documents import (
     WindowDocument,
 )
 from sparkbolt.control.home import chosen
-from sparkbolt.control.kept_state import KeptState, component_state_of
+from sparkbolt.control.kept_state import KeptState, StateQuestions
 from sparkbolt.control.problems import verdict_of
 from sparkbolt.control.questions import Views
 from sparkbolt.observe.history import MicroBatchRecord
@@ -310,7 +308,7 @@ def line(text: str, level: str = "WARNING", ago_ms: int = 0, **fields: Any) -> d
     return {"time_ms": NOW_MS - ago_ms, "level": level, "topology": "words", **found, "text": text}
 
 
-class FakeOperator(Views):
+class FakeOperator(Views, StateQuestions):
     """Answers as ``operate.operator.Operator``; what it is asked to change is in ``asked``."""
 
     def __init__(self, home: str | None = None, *, open_files: Callable[[str], Files] | None = None) -> None:
@@ -384,15 +382,11 @@ class FakeOperator(Views):
         letters = [_letter(number) for number in range(3)]
         return [one for one in letters if search in one["id"] and (replayed or not one["replayed"])][-last:]
 
-    def state(self, topology: str, as_of: int | None = None) -> StateDocument:
+    def _kept(
+        self, topology: str, name: str, arguments: dict[str, Any], as_of: int | None, act: Callable[[KeptState], Any]
+    ) -> Any:
         self.find(topology)
-        return self.kept.sizes()
-
-    def component_state(
-        self, topology: str, component: str, *, key: str | None = None, first: int = 50, as_of: int | None = None
-    ) -> ComponentStateDocument:
-        self.find(topology)
-        return component_state_of(self.kept, component, key, first)
+        return act(self.kept)
 
     def log(
         self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
