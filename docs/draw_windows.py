@@ -15,7 +15,8 @@ from sparkbolt.api.tuples import Origin
 from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
-from sparkbolt.windows.firing import Count, Fired, Windower
+from sparkbolt.windows.firing import Fired, Windower
+from sparkbolt.windows.kinds import Count
 from sparkbolt.windows.tuple_segments import Shelf
 from sparkbolt.windows.window import TupleWindow
 

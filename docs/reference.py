@@ -193,7 +193,7 @@ def entry_of(name: str, thing: Any, documented: frozenset[type]) -> str:
         node = definition_of(thing)
         assert not isinstance(node, ast.ClassDef)
         return f"### {name}\n\n```python\n{signature_of(node, name, bound=False)}\n```\n\n{markdown_of(thing.__doc__)}"
-    parts = [f"### {name}", _call(name, thing), markdown_of(inspect.getdoc(thing))]
+    parts = [f"### {name}", _call(name, thing, documented), markdown_of(inspect.getdoc(thing))]
     bases = [base.__name__ for base in thing.__bases__ if base in documented]
     if bases:
         parts.insert(1, f"A {' and a '.join(f'`{base}`' for base in bases)}.")
@@ -213,7 +213,7 @@ def _inherited(thing: type, member: str) -> str | None:
     return inspect.getdoc(found.fget if isinstance(found, property) else found)
 
 
-def _call(name: str, thing: type) -> str:
+def _call(name: str, thing: type, documented: frozenset[type]) -> str:
     """How an instance is made, if that is for users: ``__init__`` with arguments of its own, or the fields."""
     node = definition_of(thing)
     assert isinstance(node, ast.ClassDef)
@@ -224,9 +224,16 @@ def _call(name: str, thing: type) -> str:
     decorators = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
     if "dataclass" not in decorators:
         return ""
-    fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
-    lines = "".join(f"    {_plain(field)},\n" for field in fields)
-    return f"```python\n{name}(\n{lines})\n```"
+    lines: list[str] = []
+    for base in reversed(classes_of(thing, documented)):
+        for part in definition_of(base).body:
+            if isinstance(part, ast.AnnAssign):
+                by_name = ast.unparse(part.annotation) == "KW_ONLY"
+                line = "*" if by_name else re.sub(r"InitVar\[(\w+)\]", r"\1", _plain(part))
+                lines += [] if by_name and "*" in lines else [line]
+    above = [base for base in thing.__mro__[1:] if base in documented and hasattr(base, "__dataclass_fields__")]
+    lines += [f"**settings of {above[0].__name__}"] if above else []
+    return f"```python\n{name}(\n" + "".join(f"    {line},\n" for line in lines) + ")\n```"
 
 
 # Pages.

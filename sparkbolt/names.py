@@ -19,6 +19,7 @@ from sparkbolt.api.components import (
 )
 from sparkbolt.api.config import Config
 from sparkbolt.api.dead_letters import Attempt, DeadLetter, DeadLetterSink, RawMessage
+from sparkbolt.api.durations import days, hours, milliseconds, minutes, seconds
 from sparkbolt.api.function_bolts import bolt
 from sparkbolt.api.groupings import Grouping, GroupingContext
 from sparkbolt.api.interfaces import (
@@ -36,7 +37,7 @@ from sparkbolt.api.reports import ErrorReport, Fail, FailedTree, MicroBatchRepor
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.api.running import RunningTopology, Telemetry, TelemetrySink
 from sparkbolt.api.story import Hop, Story
-from sparkbolt.api.topology import BoltDeclarer, Topology, TopologyBuilder
+from sparkbolt.api.topology import BoltDeclarer, ComponentHandle, StreamHandle, Topology, TopologyBuilder
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.api.tuples import Direct, Tuple
 from sparkbolt.errors import (
@@ -56,7 +57,16 @@ from sparkbolt.errors import (
     Unavailable,
 )
 from sparkbolt.launch import load  # noqa: F401  with it topologies find their engine
-from sparkbolt.windows import Count, LateTuple, TupleWindow, WindowCollector, WindowedBolt
+from sparkbolt.windows import (
+    Count,
+    LateTuple,
+    Session,
+    Sliding,
+    Tumbling,
+    TupleWindow,
+    WindowCollector,
+    WindowedBolt,
+)
 
 __all__: list[str] = [
     "AsyncBolt",
@@ -73,6 +83,7 @@ __all__: list[str] = [
     "ColumnCollector",
     "Committer",
     "Component",
+    "ComponentHandle",
     "ComponentMetrics",
     "ComponentState",
     "Config",
@@ -106,6 +117,8 @@ __all__: list[str] = [
     "ReportedFailedException",
     "RetryPolicy",
     "RunningTopology",
+    "Session",
+    "Sliding",
     "SourceUnavailable",
     "SparkboltError",
     "Spout",
@@ -113,6 +126,7 @@ __all__: list[str] = [
     "StateError",
     "StatefulBolt",
     "Story",
+    "StreamHandle",
     "Telemetry",
     "TelemetrySink",
     "Topology",
@@ -120,11 +134,17 @@ __all__: list[str] = [
     "TopologyContext",
     "TopologyMetrics",
     "TreeState",
+    "Tumbling",
     "Tuple",
     "TupleWindow",
     "Unavailable",
     "WindowCollector",
     "WindowedBolt",
     "bolt",
+    "days",
+    "hours",
+    "milliseconds",
+    "minutes",
     "moved_from",
+    "seconds",
 ]

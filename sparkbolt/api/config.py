@@ -204,7 +204,7 @@ _PARALLELISM = "a component has as many tasks as the parallelism given to set_sp
 _BUFFERS = "tuples travel in frames: see frame_bytes_max"
 _COUNTED = "every tuple is counted, and counts are committed with the micro-batch"
 _STATE = "state is kept by Spark and committed with each micro-batch: see micro_batch_target_ms"
-_WINDOWS = "windows are set on the bolt: with_window, with_lag, with_timestamp_field, with_late_tuple_stream"
+_WINDOWS = "windows are set on the bolt: Tumbling(minutes=1, timestamp='at', lag=seconds(5)), or with_window, with_lag"
 _SHUFFLE = "a shuffle grouping is always a plain round robin"
 _WAITING = "nothing spins here: an idle topology waits in the driver"
 _SERVERS = "there is no such server here: Spark runs the topology"

@@ -21,6 +21,10 @@ class RuntimeBolt(BoltBase):
         """Whether timers run from a task's start on: the task then gets the time once when the topology starts."""
         return False
 
+    def runtime_outputs(self) -> Mapping[str, Sequence[str]]:
+        """Return the streams that the bolt has besides those in ``outputs``: the names of their fields, by stream."""
+        return {}
+
     def stored_settings(self) -> Mapping[str, str]:
         """Return the settings on which the stored state depends, by name; see ``settings_change``."""
         return {}

@@ -52,7 +52,7 @@ from sparkbolt.spark.spout_threads import threads_of
 from sparkbolt.spark.state_reading import StoredState
 from sparkbolt.spark.supervisor import Supervisor
 from sparkbolt.spark.user_calls import Calls
-from sparkbolt.worker.state.task_view import StateOfTasks, with_classes
+from sparkbolt.worker.state.task_view import with_classes
 
 POLL_SECS = 0.2
 SETTLE_SECS = 4.0
@@ -223,9 +223,7 @@ class RunningOnSpark(RunningTopology):
             return coordinator.ledger.metrics.copy_for(self.topology.components)
 
     def state(self, component: str, as_of: int | None = None) -> ComponentState:
-        stored = StoredState.of(self._checkpoint.directory, as_of, self._spark)
-        pickling = with_classes(vars(sys.modules["__main__"]))
-        return StateOfTasks(stored.micro_batch, stored.tasks(component, pickling))
+        return self.stored(as_of).state_of(component, with_classes(vars(sys.modules["__main__"])))
 
     @property
     def failed(self) -> list[FailedTree]:
@@ -371,6 +369,9 @@ class RunningOnSpark(RunningTopology):
         if not recording.state_rows:
             return {}
         return {"rows": recording.state_rows, "memory_bytes": recording.state_bytes}
+
+    def stored(self, as_of: int | None) -> StoredState:
+        return StoredState.of(self._checkpoint.directory, as_of, self._spark)
 
     # Changes.
 

@@ -14,9 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.base.ids import U64
+from sparkbolt.windows.bounds import Bounds, bounds_of
 from sparkbolt.windows.content import I64, Content, join
-from sparkbolt.windows.firing import Count, Extent, Fired, Windower, expiry
-from sparkbolt.windows.realignment import Grid, Handover
+from sparkbolt.windows.firing import Fired, Windower, expiry
+from sparkbolt.windows.grid import Extent, Grid
+from sparkbolt.windows.kinds import Count
+from sparkbolt.windows.realignment import Handover
 from sparkbolt.windows.triggers import aligned
 from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.tuple_segments import NOTHING, Selection, Shelf
@@ -30,15 +33,23 @@ class ArrivalWindows(Windower):
         length: the length of a window.
         slide: the distance from window to window.
         origin_ms: when timers begin; the first window ends one slide later.
+        timezone: by whose clock tumbling windows of time begin and end, whenever timers begin.
     """
 
-    def __init__(self, shelf: Shelf, length: Extent, slide: Extent, origin_ms: int) -> None:
+    def __init__(
+        self, shelf: Shelf, length: Extent, slide: Extent, origin_ms: int, *, timezone: str | None = None
+    ) -> None:
         self.log = WindowLog(shelf)
         self._length = length
         self._slide = slide
         self._seen = 0
         """The number of tuples since the last window, if the slide is a count."""
-        self._due_ms = origin_ms + (0 if isinstance(slide, Count) else slide)
+        self._bounds: Bounds | None = None
+        """Those of windows that slide by time."""
+        self._due_ms = origin_ms
+        if not isinstance(slide, Count):
+            self._bounds = bounds_of(slide if isinstance(length, Count) else length, slide, timezone)
+            self._due_ms = self._bounds.next(origin_ms, origin_ms)
         self._head = 0
         """The first sequence that has not expired."""
         self._shown = 0
@@ -78,15 +89,16 @@ class ArrivalWindows(Windower):
 
     def clock(self, now_ms: int) -> Iterator[Fired]:
         """Yield a window for each timer that was due by ``now_ms``."""
-        if isinstance(self._slide, Count):
+        bounds = self._bounds
+        if bounds is None:
             return
         while self._due_ms <= now_ms:
             if self._is_idle:  # the next timer that matters is the first after now
-                self._due_ms += ((now_ms - self._due_ms) // self._slide + 1) * self._slide
+                self._due_ms = bounds.next(self._due_ms, now_ms)
                 return
             # After a change of the settings, tuples may be there that came after this timer.
             yield from self._fire(self.log.first_after(self._due_ms - 1), self._due_ms - 1)
-            self._due_ms += self._slide
+            self._due_ms = bounds.next(self._due_ms, self._due_ms)
 
     def _fire(self, end: int, reference_ms: int) -> Iterator[Fired]:
         """The window that ends before sequence ``end``."""
@@ -95,6 +107,8 @@ class ArrivalWindows(Windower):
             begin, start_ms = max(self._head, end - self._length.tuples), None
         else:
             start_ms = reference_ms - self._length
+            if self._bounds is not None:
+                start_ms = self._bounds.start_of(reference_ms + 1) - 1
             begin = min(max(self._head, log.first_after(start_ms)), end)
         events, new = log.between(begin, end), log.between(max(begin, self._shown), end)
         yield from self._show(reference_ms, start_ms, events, new, self._expire(begin))
@@ -123,7 +137,7 @@ class ArrivalWindows(Windower):
     def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
         """See ``Windower``."""
         parts, sequences, left = self.log.give_up(self._head)
-        over = None if isinstance(self._slide, Count) else self._due_ms - self._slide
+        over = None if self._bounds is None else self._bounds.previous(self._due_ms)
         return Handover(grid, parts, sequences < self._shown, left, self.log.expired_is_read, over)
 
     def take_over(self, past: Handover, grid: Grid, reached_ms: int) -> Iterator[Fired]:
@@ -142,7 +156,8 @@ class ArrivalWindows(Windower):
         over = past.over_ms
         if over is None:
             over = reached_ms if past.earliest_ms is None else past.earliest_ms
-        self._due_ms += (over - self._due_ms) // self._slide * self._slide + self._slide
+        assert self._bounds is not None
+        self._due_ms = self._bounds.next(self._due_ms, over)
 
     def save(self) -> Any:
         """See ``Windower``."""

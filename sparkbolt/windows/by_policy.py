@@ -22,9 +22,10 @@ from sparkbolt.base.ids import U64
 from sparkbolt.errors import EngineError, InvariantError
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower, expiry
+from sparkbolt.windows.grid import Grid
 from sparkbolt.windows.manager import WindowManager
 from sparkbolt.windows.policies import CountEvictionPolicy, Event, EvictionPolicy
-from sparkbolt.windows.realignment import Grid, Handover
+from sparkbolt.windows.realignment import Handover
 from sparkbolt.windows.triggers import TriggerPolicy
 from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.tuple_segments import NOTHING, Selection, Shelf

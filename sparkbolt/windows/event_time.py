@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from sparkbolt.windows.bounds import bounds_of
 from sparkbolt.windows.content import Content, join
 from sparkbolt.windows.firing import Fired, Windower, expiry
-from sparkbolt.windows.realignment import Grid, Handover
-from sparkbolt.windows.triggers import aligned
+from sparkbolt.windows.grid import Grid
+from sparkbolt.windows.realignment import Handover
 from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.tuple_segments import NOTHING, Part, Selection, Shelf
 
@@ -27,15 +28,23 @@ class EventTimeWindows(Windower):
         length_ms: the length of a window.
         slide_ms: the distance from window to window.
         closed_left: whether windows include their start and exclude their end.
+        timezone: by whose clock tumbling windows begin and end; None: UTC.
     """
 
-    def __init__(self, shelf: Shelf, length_ms: int, slide_ms: int, *, closed_left: bool = False) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        length_ms: int,
+        slide_ms: int,
+        *,
+        closed_left: bool = False,
+        timezone: str | None = None,
+    ) -> None:
         self.log = WindowLog(shelf)
+        self._bounds = bounds_of(length_ms, slide_ms, timezone)
         self._edge_ms = int(closed_left)
         """How long before a window's end the newest time in it is: 0, or 1 ms if windows are closed on the left."""
-        self._length_ms = length_ms
-        self._slide_ms = slide_ms
-        self._end_ms = 0
+        self._end_ms = self._bounds.at_or_after(0)
         """Where the next window ends."""
         self._mark_ms = 0
         self._shown_ms = BEFORE_ALL
@@ -53,27 +62,27 @@ class EventTimeWindows(Windower):
     def watermark(self, mark_ms: int) -> Iterator[Fired]:
         """Yield all windows that end at the watermark or before it."""
         self._mark_ms = mark_ms
-        log = self.log
+        log, bounds = self.log, self._bounds
         while self._end_ms <= mark_ms:
-            end, last = self._end_ms, self._end_ms - self._edge_ms
-            before = last - self._length_ms
+            end, last, start = self._end_ms, self._end_ms - self._edge_ms, bounds.start_of(self._end_ms)
+            before = start - self._edge_ms
             events, gone = log.select(before, last), log.select(BEFORE_ALL, before)
             if gone.count:
                 log.leave(log.select(BEFORE_ALL, min(before, self._shown_ms), stop=self._shown))
                 log.end_rows(gone)
             if events.count and last < self._shown_ms:  # windows by count have shown newer tuples, which expire here
                 log.leave(log.select(last, self._shown_ms, stop=self._shown))
-            yield from self._show(end, end - self._length_ms, events, self._new(before, last), gone)
+            yield from self._show(end, start, events, self._new(before, last), gone)
             if events.count:
                 self._shown_ms = self._new_ms = last
                 self._shown = log.end
                 self._ahead = 0 if last >= self._ahead_ms else self._ahead
-                self._end_ms = end + self._slide_ms
+                self._end_ms = bounds.after(end)
                 continue
             earliest = log.earliest(last, mark_ms)
             if earliest is None:
                 return
-            self._end_ms = aligned(earliest + self._edge_ms, self._slide_ms)
+            self._end_ms = bounds.at_or_after(earliest + self._edge_ms)
 
     def _last_shown(self) -> Selection:
         return self.log.select(BEFORE_ALL, self._shown_ms, stop=self._shown)
@@ -102,7 +111,7 @@ class EventTimeWindows(Windower):
         if self._end_ms > self._mark_ms:
             return self._end_ms
         earliest = self.log.earliest(self._end_ms - 1, AFTER_ALL)
-        return None if earliest is None else aligned(earliest + self._edge_ms, self._slide_ms)
+        return None if earliest is None else self._bounds.at_or_after(earliest + self._edge_ms)
 
     def hand_over(self, grid: Grid, reached_ms: int) -> Handover:
         """See ``Windower``."""
@@ -124,7 +133,7 @@ class EventTimeWindows(Windower):
         log = self.log
         log.append(join(past.parts))
         log.leave(log.pick(np.flatnonzero(past.shown).tolist()))
-        missed = ~past.used & (past.times <= min(self._end_ms - self._slide_ms, reached_ms) - self._edge_ms)
+        missed = ~past.used & (past.times <= min(self._bounds.previous(self._end_ms), reached_ms) - self._edge_ms)
         self.missed = int(np.count_nonzero(missed))
         gone = log.pick(np.flatnonzero(past.used | missed).tolist())
         log.end_rows(gone)

@@ -9,12 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.api.arguments import verify_fields, whole
 from sparkbolt.base.ids import U64
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
@@ -22,30 +21,8 @@ from sparkbolt.windows.tuple_segments import NOTHING, Selection
 from sparkbolt.worker.failures import Failure
 
 if TYPE_CHECKING:
-    from sparkbolt.windows.realignment import Grid, Handover
-
-
-@dataclass(frozen=True)
-class Count:
-    """A number of tuples, for the length or the slide of a window.
-
-    >>> Count(10)
-    Count(tuples=10)
-    """
-
-    tuples: Annotated[int, whole()]
-
-    def __post_init__(self) -> None:
-        """Check the number.
-
-        Raises:
-            ConfigError: it is not a whole number of at least 1.
-        """
-        verify_fields(self)
-
-
-Extent: TypeAlias = Count | int
-"""A length or a slide: a count, or a number of milliseconds."""
+    from sparkbolt.windows.grid import Grid
+    from sparkbolt.windows.realignment import Handover
 
 
 @dataclass

@@ -24,7 +24,7 @@ from sparkbolt.base.exceptions import pass_on, printed
 from sparkbolt.base.intervals import add
 from sparkbolt.errors import EmitError
 from sparkbolt.windows.content import I64
-from sparkbolt.windows.settings import UNITS, Windowing
+from sparkbolt.windows.kinds import UNITS, Window
 from sparkbolt.wire.frames import python_values
 from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.failures import Failure, failure_of
@@ -41,7 +41,7 @@ MESSAGE_ID_RUNS_KEPT = 10_000
 """How many runs of message ids are stored for each source: those with the highest ids."""
 
 
-def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: Settlements) -> tuple[I64, npt.NDArray[np.bool_]]:
+def times_of(rows: Rows, windowing: Window, now_ms: int, counts: Settlements) -> tuple[I64, npt.NDArray[np.bool_]]:
     """Read the timestamp of each row; rows without one are added to ``counts.failures``, and are not retried.
 
     Args:
@@ -53,13 +53,12 @@ def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: Settlements)
     Returns:
         The timestamps in milliseconds, int64[rows]; and bool[rows], true for the rows that have one.
     """
-    field, extractor = windowing.timestamp_field, windowing.timestamp_extractor
-    unit = windowing.timestamp_unit
+    timestamp, unit = windowing.timestamp, windowing.unit
     column: Any
-    if extractor is not None:
-        column = _extracted(rows, extractor, counts)
+    if callable(timestamp):
+        column = _extracted(rows, timestamp, counts)
     else:
-        column = rows.columns[rows.origin.fields.index(field)]
+        column = rows.columns[rows.origin.fields.index(timestamp)]
     if isinstance(column, pa.Array) and pa.types.is_int64(column.type) and not column.null_count:
         column = column.to_numpy()
     if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
@@ -75,16 +74,16 @@ def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: Settlements)
 
 
 def _checks(
-    times: I64, numbers: npt.NDArray[np.bool_], now_ms: int, windowing: Windowing
+    times: I64, numbers: npt.NDArray[np.bool_], now_ms: int, windowing: Window
 ) -> Iterator[tuple[npt.NDArray[np.bool_], Callable[[int], str]]]:
     """Yield which rows fail a check of their times, bool[rows], and the error of such a time; the last counts."""
     first, last = SECONDS
-    if windowing.timestamp_unit is None and now_ms >= 1000 * first:  # a clock of before 2001 belongs to a test
+    if windowing.unit is None and now_ms >= 1000 * first:  # a clock of before 2001 belongs to a test
         yield (
             numbers & (times >= first) & (times < last),
             lambda time_ms: (
-                f"{time_ms} ms is {time_text(time_ms)}. Did you give seconds? Then call "
-                f'{_with_unit(windowing, "s")}; if the number counts milliseconds, say unit="ms" there'
+                f"{time_ms} ms is {time_text(time_ms)}. Did you give seconds? Then say "
+                f"{_with_unit(windowing, 's')}; if the number counts milliseconds, say unit='ms' there"
             ),
         )
     yield (  # watermarks begin at the epoch; in Storm, too, the first watermark is 0, and there such tuples are late
@@ -98,21 +97,20 @@ def _checks(
     yield (  # such a tuple would move the watermark so far that every later one would be late
         times > now_ms + limit_ms,
         lambda time_ms: (
-            f"{time_ms} ms is {_span(time_ms - now_ms)} ahead of the micro-batch's time, and with_max_future allows "
+            f"{time_ms} ms is {_span(time_ms - now_ms)} ahead of the micro-batch's time, and max_future allows "
             f"{_span(limit_ms)}: everything after it would be late. {_likely(time_ms, now_ms, windowing)}"
         ),
     )
 
 
-def _giver(windowing: Windowing) -> str:
-    field = windowing.timestamp_field
-    return "with_timestamp_extractor" if field is None else f"the timestamp field {field!r}"
+def _giver(windowing: Window) -> str:
+    field = windowing.timestamp
+    return f"the timestamp field {field!r}" if isinstance(field, str) else "the function of the timestamp"
 
 
-def _with_unit(windowing: Windowing, unit: str) -> str:
-    field = windowing.timestamp_field
-    call = "with_timestamp_extractor(..." if field is None else f"with_timestamp_field({field!r}"
-    return f'{call}, unit="{unit}")'
+def _with_unit(windowing: Window, unit: str) -> str:
+    timestamp = repr(windowing.timestamp) if isinstance(windowing.timestamp, str) else "..."
+    return f"timestamp={timestamp}, unit={unit!r}"
 
 
 def _span(duration_ms: int) -> str:
@@ -121,13 +119,13 @@ def _span(duration_ms: int) -> str:
     return f"{duration_ms / 1000:,.3f}".rstrip("0").rstrip(".") + " s"
 
 
-def _likely(time_ms: int, now_ms: int, windowing: Windowing) -> str:
+def _likely(time_ms: int, now_ms: int, windowing: Window) -> str:
     units = list(UNITS)
-    finer = units[units.index(windowing.timestamp_unit or "ms") + 1 :]
+    finer = units[units.index(windowing.unit or "ms") + 1 :]
     for place, name in enumerate(finer, 1):
         if now_ms // 2 < time_ms // 1000**place < 2 * now_ms:
-            return f"Did you give {UNITS[name]}? Then call {_with_unit(windowing, name)}"
-    return "Is a clock wrong? If not, raise with_max_future"
+            return f"Did you give {UNITS[name]}? Then say {_with_unit(windowing, name)}"
+    return "Is a clock wrong? If not, raise max_future"
 
 
 def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: Settlements) -> list[Any]:
@@ -142,10 +140,10 @@ def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: Settlement
 
 
 def _each_time(
-    values: Sequence[Any], windowing: Windowing, counts: Settlements
+    values: Sequence[Any], windowing: Window, counts: Settlements
 ) -> tuple[I64, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """The times of values; which values are times, and which are numbers, each bool[values]."""
-    unit = windowing.timestamp_unit
+    unit = windowing.unit
     times = np.zeros(len(values), dtype=np.int64)
     good, numbers = np.ones(len(values), dtype=bool), np.ones(len(values), dtype=bool)
     for row, value in enumerate(values):
@@ -169,12 +167,12 @@ def _each_time(
     return times, good, numbers
 
 
-def _no_time(value: Any, windowing: Windowing) -> str:
-    unit = windowing.timestamp_unit
+def _no_time(value: Any, windowing: Window) -> str:
+    unit = windowing.unit
     number = f"{UNITS[unit]} since the epoch" if unit else "milliseconds since the epoch (an int)"
     text = f"{_giver(windowing)}: expected {number} or a datetime with a zone, got {printed(value):.60}"
     if unit is None and isinstance(value, _FRACTIONS):
-        text += f". If it counts seconds, call {_with_unit(windowing, 's')}"
+        text += f". If it counts seconds, say {_with_unit(windowing, 's')}"
     return text
 
 
@@ -206,7 +204,7 @@ def groups_of(
     A value that equals only itself is not a valid key: after a NaN, or an object of a class without ``__eq__``, was
     pickled and read again, it would not find its window. ``good``, bool[rows], becomes false for rows that fail.
     """
-    what = f"with_key({', '.join(map(repr, key))})"
+    what = f"the key {', '.join(map(repr, key))}"
     columns = [python_values(rows.columns[rows.origin.fields.index(name)]) for name in key]
     values: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
     rows_by_key: dict[Any, list[int]] = {}

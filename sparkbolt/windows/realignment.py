@@ -9,93 +9,18 @@ Rule 3: it is a function of the state and of the time, and is saved with the mic
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.api.story import time_text
+from sparkbolt.windows.bounds import bounds_of
 from sparkbolt.windows.content import I64, Content
-from sparkbolt.windows.firing import Count, Extent
-from sparkbolt.windows.settings import Windowing, extent_text, ms
-from sparkbolt.windows.triggers import aligned
+from sparkbolt.windows.grid import Grid
+from sparkbolt.windows.kinds import Count
 
-StoredGrid: TypeAlias = tuple[Any, ...]
 Bools: TypeAlias = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The settings that say which windows there are; a task stores those that its windows were made with."""
-
-    length: Extent | None
-    """None: sessions."""
-    slide: Extent
-    gap_ms: int | None
-    in_event_time: bool
-    closed_left: bool = False
-
-    @classmethod
-    def of(cls, windowing: Windowing) -> Grid | None:
-        """Those of a bolt; None if it has policies of its own, whose windows only they know."""
-        if windowing.policies is not None:
-            return None
-        if windowing.gap is not None:
-            return cls(None, Count(1), ms(windowing.gap), windowing.in_event_time)
-        slide = windowing.slide_extent
-        closed_left = windowing.closed_left and windowing.in_event_time and not isinstance(slide, Count)
-        return cls(windowing.length_extent, slide, None, windowing.in_event_time, closed_left)
-
-    def stored(self) -> StoredGrid:
-        """The argument of ``restored``, as plain values."""
-        return _stored(self.length), _stored(self.slide), self.gap_ms, self.in_event_time, self.closed_left
-
-    @classmethod
-    def restored(cls, stored: StoredGrid) -> Grid:
-        """The inverse of ``stored``."""
-        length, slide, *others = stored
-        return cls(_restored(length), _restored(slide) or Count(1), *others)
-
-    @property
-    def is_once(self) -> bool:
-        """Whether each tuple is in at most one window."""
-        if self.length is None:
-            return True
-        if isinstance(self.length, Count):
-            return isinstance(self.slide, Count) and self.length.tuples <= self.slide.tuples
-        return not isinstance(self.slide, Count) and self.length <= self.slide
-
-    @property
-    def repeats(self) -> bool:
-        """Whether a window may fire repeatedly without new tuples."""
-        return isinstance(self.length, Count) and not isinstance(self.slide, Count)
-
-    def over_ms(self, reached_ms: int) -> int | None:
-        """The end of the last window, in event time, that a watermark has passed; -1 before the first watermark.
-
-        None: windows do not end at times that are known before.
-        """
-        if isinstance(self.slide, Count) or self.gap_ms is not None:
-            return None
-        return reached_ms // self.slide * self.slide if reached_ms > 0 else -1
-
-    def __str__(self) -> str:
-        """In words.
-
-        >>> str(Grid(60_000, 60_000, None, True)), str(Grid(Count(5), Count(2), None, False))
-        ('60 s by 60 s', 'Count(5) by Count(2)')
-        """
-        if self.length is None:
-            return f"sessions with a gap of {extent_text(self.gap_ms or 0)}"
-        return f"{extent_text(self.length)} by {extent_text(self.slide)}"
-
-
-def _stored(extent: Extent | None) -> Any:
-    return ("tuples", extent.tuples) if isinstance(extent, Count) else extent
-
-
-def _restored(stored: Any) -> Extent | None:
-    return Count(stored[1]) if isinstance(stored, tuple) else stored
 
 
 @dataclass
@@ -143,14 +68,15 @@ class Handover:
             grid: of the new windows.
             reached_ms: the watermark.
         """
-        assert not isinstance(grid.slide, Count)
-        slide, edge, earliest = grid.slide, int(grid.closed_left), self.earliest_ms
-        needed = None if earliest is None else aligned(earliest + edge, slide)
+        bounds, edge, earliest = grid.bounds, int(grid.closed_left), self.earliest_ms
+        assert bounds is not None
+        needed = None if earliest is None else bounds.at_or_after(earliest + edge)
         over = max(reached_ms, -1) if self.over_ms is None else self.over_ms
-        first = (over // slide + 1) * slide
+        first = bounds.after(over)
         # Windows by count leave tuples that the watermark has passed. And a tuple right on a boundary came for the next
         # of windows that overlapped: if these do not, the one that holds it has other bounds than any that was shown.
-        may_be_earlier = self.over_ms is None or (grid.is_once and grid.length != self.grid.length)
+        bounds_differ = (grid.length, grid.timezone) != (self.grid.length, self.grid.timezone)
+        may_be_earlier = self.over_ms is None or (grid.is_once and bounds_differ)
         return min(first, needed) if may_be_earlier and needed is not None else first
 
 
@@ -166,7 +92,9 @@ def kept_since(old: Grid, new: Grid, reached_ms: int) -> int:
     over = reached_ms if over is None else over - old.closed_left
     if old.length is None:
         return over - (old.gap_ms or 0)
-    return over if new.is_once or isinstance(old.length, Count) else over - old.length
+    if new.is_once or isinstance(old.length, Count):
+        return over
+    return over - old.length if old.timezone is None else bounds_of(old.length, old.length, old.timezone).start_of(over)
 
 
 def lack(old: Grid, new: Grid, since_ms: int, reached_ms: int) -> str:
@@ -186,11 +114,12 @@ def lack(old: Grid, new: Grid, since_ms: int, reached_ms: int) -> str:
         if old.length is None and (old.gap_ms or 0) >= (new.gap_ms or 0):
             return ""
         return f"sessions are whole from {time_text(since_ms + (new.gap_ms or 0))} on"
-    end, first = since_ms + new.closed_left + new.length, reached_ms
-    if new.in_event_time and not isinstance(new.slide, Count):
-        over = old.over_ms(reached_ms)
-        end = aligned(end, new.slide)
-        first = ((reached_ms if over is None else over) // new.slide + 1) * new.slide
+    start, end, first = since_ms, since_ms + new.length, reached_ms
+    bounds = new.bounds
+    if bounds is not None and (new.in_event_time or new.timezone is not None):
+        over = old.over_ms(reached_ms) if old.in_event_time else None
+        end, first = bounds.first_whole(since_ms + new.closed_left), bounds.after(reached_ms if over is None else over)
+        start = bounds.start_of(end)
     if end <= first:
         return ""
-    return f"windows are whole from {time_text(end - new.length)} on: one that ends before {time_text(end)} is not"
+    return f"windows are whole from {time_text(start)} on: one that ends before {time_text(end)} is not"

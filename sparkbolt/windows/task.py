@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +28,14 @@ from sparkbolt.windows.by_policy import PolicyWindows
 from sparkbolt.windows.collector import WindowCollector
 from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
-from sparkbolt.windows.firing import Count, Fired, Windower
+from sparkbolt.windows.firing import Fired, Windower
+from sparkbolt.windows.grid import Grid
 from sparkbolt.windows.keyed import KeyedWindows
+from sparkbolt.windows.kinds import Count, Policies, Window, ms
 from sparkbolt.windows.reading import MessageIds, groups_of, times_of
-from sparkbolt.windows.realignment import Grid, kept_since, lack
-from sparkbolt.windows.settings import Windowing, ms
+from sparkbolt.windows.realignment import kept_since, lack
 from sparkbolt.windows.shares import HEAD, WINDOWS
 from sparkbolt.windows.source_times import SourceTimes
-from sparkbolt.windows.triggers import aligned
 from sparkbolt.windows.tuple_log import BEFORE_ALL, WindowLog
 from sparkbolt.windows.tuple_segments import Selection, Shelf
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
@@ -84,7 +83,7 @@ class _TaskShelf:
 class WindowTask(BoltRuntime):
     """Runs a windowed bolt; made by ``WindowedBolt.runtime``."""
 
-    def __init__(self, bolt: WindowedBolt, windowing: Windowing, context: TopologyContext, output: Output) -> None:
+    def __init__(self, bolt: WindowedBolt, windowing: Window, context: TopologyContext, output: Output) -> None:
         super().__init__()
         self._bolt = bolt
         self._windowing = windowing
@@ -134,12 +133,12 @@ class WindowTask(BoltRuntime):
                 self._grid, self._since_ms = Grid.restored(head[6]), head[7]
         if self._origin_ms is None:
             self._begin_life(self._context.now_ms if head is None else head[0])
-            self._changed = head is None and self._windowing.runs_timers  # saved: timers keep this start after a crash
+            self._changed = head is None and self._bolt.runs_timers  # saved: timers keep this start after a crash
         if fresh and head is not None:
             _, self._next_mark_ms, marks, seen, window, self._next_due_ms, *_ = head
             if self._marks is not None and marks is not None:
                 self._marks.set_state(marks)
-            if self._windowing.message_id_field is not None:
+            if self._windowing.message_id is not None:
                 self._seen.load(seen)
             if self._window is not None:
                 self._window.load(window)
@@ -152,8 +151,8 @@ class WindowTask(BoltRuntime):
 
         A task that did not run received nothing, so its streams may not have been silent.
         """
-        now_ms, idle = self._context.now_ms, self._windowing.idle_timeout
-        if self._marks is not None and idle is not None and now_ms - self._next_due_ms > ms(idle):
+        now_ms, idle = self._context.now_ms, self._windowing.idle_ms
+        if self._marks is not None and idle is not None and now_ms - self._next_due_ms > idle:
             self._marks.hear_all(now_ms)
             self._changed = True
 
@@ -161,11 +160,10 @@ class WindowTask(BoltRuntime):
         windowing = self._windowing
         self._origin_ms = origin_ms
         if windowing.in_event_time:
-            idle = None if windowing.idle_timeout is None else ms(windowing.idle_timeout)
             lag = 0 if windowing.lag is None else ms(windowing.lag)
-            self._marks = WaterMarkEventGenerator(self._context.inputs, lag, idle, origin_ms)
+            self._marks = WaterMarkEventGenerator(self._context.inputs, lag, windowing.idle_ms, origin_ms)
             self._next_mark_ms = origin_ms + windowing.watermark_interval_ms
-        if windowing.key is None:
+        if windowing.key_fields is None:
             self._window = self._make(self._grid, self._shelf)
         else:
             idle = None if windowing.key_idle is None else ms(windowing.key_idle)
@@ -178,19 +176,20 @@ class WindowTask(BoltRuntime):
 
     def _make(self, grid: Grid | None, shelf: Shelf) -> Windower:
         windowing, origin = self._windowing, self._origin_ms or 0
-        if windowing.policies is not None:
+        if isinstance(windowing, Policies):
             owner = self._context.component
-            return PolicyWindows(shelf, *windowing.policies, origin, in_event_time=windowing.in_event_time, owner=owner)
+            pair, in_event_time = (windowing.eviction, windowing.trigger), windowing.in_event_time
+            return PolicyWindows(shelf, *pair, origin, in_event_time=in_event_time, owner=owner)
         assert grid is not None
         if grid.gap_ms is not None:
             return SessionWindows(shelf, grid.gap_ms)
         length, slide = grid.length, grid.slide
         assert length is not None
         if not grid.in_event_time:
-            return ArrivalWindows(shelf, length, slide, origin)
+            return ArrivalWindows(shelf, length, slide, origin, timezone=grid.timezone)
         if isinstance(length, Count) or isinstance(slide, Count):
             return ReleasedWindows(shelf, length, slide, closed_left=grid.closed_left)
-        return EventTimeWindows(shelf, length, slide, closed_left=grid.closed_left)
+        return EventTimeWindows(shelf, length, slide, closed_left=grid.closed_left, timezone=grid.timezone)
 
     def _quantum_ms(self) -> int:
         if self._grid is None:
@@ -282,14 +281,15 @@ class WindowTask(BoltRuntime):
         if self._marks is not None:
             times, good = times_of(rows, windowing, now_ms, counts)
         seen = None
-        if windowing.message_id_field is not None:
-            may_fail = windowing.policies is not None or windowing.key is not None
+        if windowing.message_id is not None:
+            may_fail = isinstance(windowing, Policies) or windowing.key is not None
             seen = self._seen.save() if may_fail else None
-            good = self._seen.new_of(rows, windowing.message_id_field, good, counts)
+            good = self._seen.new_of(rows, windowing.message_id, good, counts)
         fresh = good
         if self._marks is not None and bool(good.any()):
             good = self._in_time(rows, times, good)
-        groups = None if windowing.key is None else groups_of(rows, windowing.key, good, counts)
+        fields = windowing.key_fields
+        groups = None if fields is None else groups_of(rows, fields, good, counts)
         trees = rows.anchoring if windowing.ack_on_expiry else None
         content = Content((rows.origin,), None, list(rows.columns), times, trees)
         if groups is None:
@@ -307,11 +307,11 @@ class WindowTask(BoltRuntime):
                 self._show(window, window.add(own, now_ms), key)
                 _refuse(window, groups[key], good, counts)
         if seen is not None and counts.failures:  # ids of failed rows do not count as seen: they may be retried
-            assert windowing.message_id_field is not None
+            assert windowing.message_id is not None
             fresh = fresh.copy()
             fresh[[row for row in counts.failures if row < rows.count]] = False
             self._seen.load(seen)
-            self._seen.new_of(rows, windowing.message_id_field, fresh, counts)
+            self._seen.new_of(rows, windowing.message_id, fresh, counts)
         return good if windowing.ack_on_expiry else None
 
     def _in_time(self, rows: Rows, times: npt.NDArray[np.int64], good: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -319,7 +319,7 @@ class WindowTask(BoltRuntime):
         assert self._marks is not None
         origin = rows.origin
         late = good & (times < self._marks.last)
-        if self._windowing.closes_at(self._marks.last):
+        if self._grid is not None and self._grid.closes_at(self._marks.last):
             late |= good & (times == self._marks.last)
         stream = origin.component, origin.stream
         self._marks.note(stream, int(times[good].max()), self._context.now_ms)
@@ -328,13 +328,13 @@ class WindowTask(BoltRuntime):
         if not count:
             return good
         self.effects.metrics.late_tuples += count
-        if self._windowing.late_stream is None:
+        if self._windowing.late is None:
             self._tell_late(count)
             return good & ~late
         from sparkbolt.windows.bolt import LateTuple
 
         source = origin.component, origin.task, origin.stream, origin.fields
-        out = self._output.of(self._windowing.late_stream)
+        out = self._output.of(self._windowing.late)
         wanted = set(np.flatnonzero(late).tolist())
         for row, values in enumerate(rows.values()):
             if row in wanted:
@@ -349,7 +349,7 @@ class WindowTask(BoltRuntime):
         if self._late_told_ms is None or now_ms - self._late_told_ms >= interval:
             self.effects.reports.append(
                 f"{self._late} tuple(s) were older than the watermark, {time_text(self._marks.last)}, and are in no "
-                "window: raise with_lag, or take them from with_late_tuple_stream"
+                "window: raise the lag, or set late to have them in a stream"
             )
             self._late, self._late_told_ms = 0, now_ms
 
@@ -374,7 +374,7 @@ class WindowTask(BoltRuntime):
             self.effects.metrics.watermark_behind_ms = max(0, now_ms - marks.last)
         self.timer = self._next_timer()
         self._next_due_ms = now_ms if self.timer is None else max(now_ms, self.timer.due_ms)
-        self._changed = self._changed or self._windowing.idle_timeout is not None  # ``_come_back`` needs it saved
+        self._changed = self._changed or self._windowing.idle is not None  # ``_come_back`` needs it saved
 
     def _pass(self, before_ms: int, mark_ms: int) -> None:
         """Show the windows that the watermark has reached on its way from ``before_ms``."""
@@ -398,20 +398,13 @@ class WindowTask(BoltRuntime):
         due, _ = self._next_due()
         if due is None or not marks.last < due <= limit:
             return
-        slide = self._windowing.slide
-        before, marks.last = marks.last, limit // ms(slide) * ms(slide) if isinstance(slide, timedelta) else limit
+        bounds = None if self._grid is None else self._grid.bounds
+        before, marks.last = marks.last, limit if bounds is None else bounds.at_or_before(limit)
         self._pass(before, marks.last)
 
     def _last_end(self, newest_ms: int) -> int:
         """Where the last window with tuples ends, if the newest of them has this time."""
-        windowing = self._windowing
-        if windowing.gap is not None:
-            return newest_ms + ms(windowing.gap)
-        if not isinstance(windowing.slide, timedelta):
-            return newest_ms
-        slide, edge = ms(windowing.slide), int(windowing.closed_left)
-        length = ms(windowing.length) if isinstance(windowing.length, timedelta) else slide
-        return max(aligned(newest_ms + edge, slide), (newest_ms + edge + length - 1) // slide * slide)
+        return newest_ms if self._grid is None else self._grid.last_end(newest_ms)
 
     def _next_due(self) -> tuple[int | None, bool]:
         """When the next window is due, and whether it shows something new."""
@@ -497,7 +490,8 @@ class WindowTask(BoltRuntime):
             with self.showing():
                 returned = self._bolt.execute(window, collector)
                 if returned is not None:
-                    emit_all(returned, collector.emit, f"execute of {self._context.component!r}")
+                    who = f"execute of {self._context.component!r}"
+                    emit_all(returned, collector.emit, who, single=self._output.single)
         except BaseException as raised:
             failure_of(raised)  # re-raises Ctrl-C, which does not belong to a window
             error = KilledWorkerError(f"{window!r} {raised}") if isinstance(raised, KilledWorkerError) else raised

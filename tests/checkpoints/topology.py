@@ -18,11 +18,14 @@ from sparkbolt import (
     Range,
     Reject,
     RetryPolicy,
+    Sliding,
     StatefulBolt,
     Topology,
     TopologyBuilder,
     Tuple,
     WindowedBolt,
+    milliseconds,
+    seconds,
 )
 from sparkbolt.windows import TupleWindow, WindowCollector
 from tests.contract.parts import note
@@ -166,7 +169,7 @@ class Notes(BasicBolt):
         self.directory = directory
 
     def execute(self, tup: Tuple, collector: Any) -> None:
-        note(self.directory, tup.source_component, *tup.values)
+        note(self.directory, tup.source_component, *tup.values())
 
 
 def made(directory: str, limit: int) -> Topology:
@@ -177,11 +180,10 @@ def made(directory: str, limit: int) -> Topology:
     builder.set_bolt("holds", Holds()).global_grouping("numbers")
     builder.set_bolt("counts", Counts()).global_grouping("numbers")
     builder.set_bolt("remembers", Remembers(), parallelism=2).fields_grouping("numbers", ["rest"])
-    by_count = Sums("count").with_window(Count(20), slide=Count(8))
-    by_time = Sums("time").with_window(timedelta(seconds=20), slide=timedelta(seconds=8)).with_timestamp_field("at")
-    by_time.with_watermark_interval(timedelta(milliseconds=1))
-    builder.set_bolt("by_count", by_count).global_grouping("numbers")
-    builder.set_bolt("by_time", by_time).global_grouping("numbers")
+    # The program that left format-2.tar.gz called with_window, with_timestamp_field and with_watermark_interval.
+    by_time = Sliding(seconds=20, every=seconds(8), timestamp="at", watermark_interval=milliseconds(1))
+    builder.set_bolt("by_count", Sums("count").windowed(Count(20, every=8))).global_grouping("numbers")
+    builder.set_bolt("by_time", Sums("time").windowed(by_time)).global_grouping("numbers")
     builder.set_bolt("starts", Starts()).global_grouping("numbers")
     builder.set_bolt("takes", Takes()).global_grouping("starts", "own")
     notes = builder.set_bolt("notes", Notes(directory))

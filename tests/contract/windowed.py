@@ -79,7 +79,7 @@ class Windows(BasicBolt):
         self.name = name
 
     def execute(self, tup: Tuple, collector: Any) -> None:
-        note(self.directory, self.name, *tup.values)
+        note(self.directory, self.name, *tup.values())
 
 
 def storms_example(builder: TopologyBuilder, directory: str) -> None:
@@ -118,7 +118,7 @@ def windows_kept(builder: TopologyBuilder, directory: str) -> None:
     builder.set_spout("measured", Keyed(directory, WINDOWED, per_micro_batch=100, limits=[WINDOWED_FIRST] * 3))
     sink = builder.set_bolt("windows", Windows(directory, "windows"))
     for name, windowed in shapes.items():
-        if windowed._windowing.in_event_time:
+        if windowed.own_window.in_event_time:
             windowed.with_watermark_interval(timedelta(milliseconds=1))
         builder.set_bolt(name, windowed).global_grouping("measured")
         sink.shuffle_grouping(name)

@@ -80,5 +80,5 @@ def test_windows_are_exact_whatever_dies(seed: int):
 
 
 def test_windows_that_hold_tuples_are_refused():
-    with pytest.raises(InvalidTopology, match="leave with_ack_on_expiry out"):
+    with pytest.raises(InvalidTopology, match="leave ack_on_expiry out"):
         _sums(Sum().with_tumbling_window(Count(5)).with_ack_on_expiry())

@@ -29,7 +29,7 @@ def late_text(late: int, streams: Mapping[str, Sequence[str]], subscribed: Conta
         subscribed: which of these streams a bolt subscribes to.
 
     >>> late_text(1, {"default": ["total"]}, ["default"])
-    '1 late tuple was older than the watermark and in no window: raise with_lag, or take it from with_late_tuple_stream'
+    '1 late tuple was older than the watermark and in no window: raise the lag, or set late to have it in a stream'
     >>> late_text(2, {"default": ["total"], "late": ["late_tuple"]}, ["late"])
     "2 late tuples were older than the watermark and went to stream 'late'"
     """
@@ -40,11 +40,11 @@ def late_text(late: int, streams: Mapping[str, Sequence[str]], subscribed: Conta
                 return f"{late:,} late {were} older than the watermark and went to stream {stream!r}"
             return (
                 f"{late:,} late {were} older than the watermark and went to stream {stream!r}, to which no bolt "
-                "subscribes: raise with_lag, or subscribe to it"
+                "subscribes: raise the lag, or subscribe to it"
             )
     return (
-        f"{late:,} late {were} older than the watermark and in no window: raise with_lag, or take {them} from "
-        "with_late_tuple_stream"
+        f"{late:,} late {were} older than the watermark and in no window: raise the lag, or set late to "
+        f"have {them} in a stream"
     )
 
 

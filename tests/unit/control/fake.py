@@ -10,12 +10,23 @@ from typing import Any
 
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.base.file_access import Files
-from sparkbolt.control.documents import Answer, SeriesDocument, TopologyDocument, TopologyEntry, TopologyState
+from sparkbolt.control.documents import (
+    Answer,
+    ComponentStateDocument,
+    SeriesDocument,
+    StateDocument,
+    TopologyDocument,
+    TopologyEntry,
+    TopologyState,
+)
 from sparkbolt.control.home import chosen
+from sparkbolt.control.kept_state import KeptState, component_state_of
 from sparkbolt.control.letters.selection import kinds_of
 from sparkbolt.control.questions import Views
+from sparkbolt.errors import WrongUseError
 from tests.unit.control import shop
-from tests.unit.control.shop import CLICKS, HOME, MINUTE, NOW_MS, ORDERS
+from tests.unit.control.shop import CLICKS, HOME, MINUTE, NASTY, NOW_MS, ORDERS
+from tests.unit.kept import KeptInMemory
 
 TOKEN = "0123456789abcdef-the-token"
 NOW_SECS = NOW_MS / 1000
@@ -53,6 +64,9 @@ class FakeOperator(Views):
         self.hangs: str | None = None
         """The only topology for which they wait; None: all."""
         self.raises: Exception | None = None
+        self.kept: KeptState = KeptInMemory.of_tasks(
+            {"12:19": "x" * 300, NASTY: NASTY, "be": 2, 7: [1]}, {("a", 7): None, "7": "text", ("be", 7): 3}
+        )
 
     @property
     def trouble(self) -> str | None:
@@ -140,6 +154,18 @@ class FakeOperator(Views):
         waiting = self.letters(topology, last=10_000, replayed=False, discarded=False)
         bare = [{name: one[name] for name in one if name not in ("replayed", "discarded")} for one in waiting]
         return [kind.to_json() for kind in kinds_of(map(DeadLetter.from_json, bare))]
+
+    def state(self, topology: str, as_of: int | None = None) -> StateDocument:
+        self.find(topology)
+        return self.kept.sizes()
+
+    def component_state(
+        self, topology: str, component: str, *, key: str | None = None, first: int = 50, as_of: int | None = None
+    ) -> ComponentStateDocument:
+        self.find(topology)
+        if component != "revenue":
+            raise WrongUseError(f"{component!r} keeps no state: expected one of revenue")
+        return {**component_state_of(self.kept, "count", key, first), "component": component}
 
     def log(
         self, topology: str, *, component: str | None = None, search: str = "", last: int = 200

@@ -13,8 +13,8 @@ import pytest
 from sparkbolt import Count, TopologyBuilder, bolt
 from sparkbolt.api.tuples import Origin
 from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.windows.kinds import Window
 from sparkbolt.windows.reading import times_of
-from sparkbolt.windows.settings import Windowing
 from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.results import Settlements
 from tests.unit.windows.windowed import SECOND, Run, Show, Source, clock, secs, topology
@@ -199,13 +199,13 @@ def test_one_timestamp_from_the_far_future_fails_alone_and_makes_nothing_late(
         assert micro.reason.startswith(
             "the timestamp field 'at': 1772344800000000 ms is 20,492,736 days ahead of the micro"
         )
-        assert micro.reason.endswith("Did you give microseconds? Then call with_timestamp_field('at', unit=\"us\")")
+        assert micro.reason.endswith("Did you give microseconds? Then say timestamp='at', unit='us'")
 
 
 def times_read(values: Any, unit: Any = None) -> Any:
     """The times of a column; the reasons where it has values without one."""
     rows, counts = Rows(Origin("source", 0, "default", ("at",)), len(values), [values], None, None), Settlements()
-    windowing, now_ms = Windowing(timestamp_field="at", timestamp_unit=unit), int(clock(6, 0, 0).timestamp() * 1000)
+    windowing, now_ms = Window(timestamp="at", unit=unit), int(clock(6, 0, 0).timestamp() * 1000)
     times, good = times_of(rows, windowing, now_ms, counts)
     assert [row for row, is_good in enumerate(good) if not is_good] == sorted(counts.failures)
     return [failure.reason for failure in counts.failures.values()] or times.tolist()
@@ -223,7 +223,7 @@ def test_a_unit_determines_what_a_timestamp_counts(unit: str, count: int, column
     whole = MOMENT_MS if unit != "s" else MOMENT_MS // 1000 * 1000
     assert times_read(column([count, count]), unit) == [whole, whole]
     [reason, _] = times_read(column([count, count]))
-    assert f'unit="{unit}")' in reason
+    assert f"unit={unit!r}" in reason
 
 
 @pytest.mark.parametrize("column", [list, np.array, pa.array])
@@ -284,9 +284,9 @@ def test_a_timestamp_that_seems_to_count_seconds_fails_alone_and_permanently(ext
         assert {name: failure.cause for name, failure in failures.items()} == dict.fromkeys(
             ("int", "numpy", "float"), "unreadable"
         )
-        call = 'with_timestamp_extractor(..., unit="s")' if extracted else "with_timestamp_field('at', unit=\"s\")"
-        assert f"Did you give seconds? Then call {call}" in failures["int"].reason
-        assert failures["float"].reason.endswith(f"If it counts seconds, call {call}")
+        call = "timestamp=..., unit='s'" if extracted else "timestamp='at', unit='s'"
+        assert f"Did you give seconds? Then say {call}" in failures["int"].reason
+        assert failures["float"].reason.endswith(f"If it counts seconds, say {call}")
 
 
 def test_two_streams_of_one_task_arrive_one_after_the_other_within_a_micro_batch() -> None:

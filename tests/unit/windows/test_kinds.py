@@ -29,7 +29,9 @@ from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
 from sparkbolt.windows.by_policy import PolicyWindows
 from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
-from sparkbolt.windows.firing import Count, Extent, Windower
+from sparkbolt.windows.firing import Windower
+from sparkbolt.windows.grid import Extent
+from sparkbolt.windows.kinds import Count
 from sparkbolt.windows.window import TupleWindow, WindowTuples
 
 Op: TypeAlias = tuple[str, Any]

@@ -73,8 +73,8 @@ def windowed(late_stream: bool = False, subscribed: bool = False) -> Topology:
 @pytest.mark.parametrize(
     ("late_stream", "subscribed", "remedy"),
     [
-        (False, False, "and in no window: raise with_lag, or take them from with_late_tuple_stream"),
-        (True, False, "and went to stream 'late', to which no bolt subscribes: raise with_lag, or subscribe to it"),
+        (False, False, "and in no window: raise the lag, or set late to have them in a stream"),
+        (True, False, "and went to stream 'late', to which no bolt subscribes: raise the lag, or subscribe to it"),
         (True, True, "and went to stream 'late'"),
     ],
 )

@@ -98,6 +98,21 @@ def test_a_hanging_topology_is_reported_and_others_answer(
     operator.gate.set()
 
 
+def test_a_question_that_takes_longer_is_given_its_own_time(
+    asking: Asking, operator: FakeOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ANSWER_SECS", 0.05)
+    may_answer, state = threading.Event(), operator.state
+
+    def slowly(topology: str, as_of: int | None = None) -> Any:
+        may_answer.wait(5)
+        return state(topology, as_of)
+
+    monkeypatch.setattr(operator, "state", slowly)
+    threading.Timer(0.2, may_answer.set).start()
+    assert run(asking.ask("orders", "state"))["micro_batch"] == 7
+
+
 def test_a_change_that_was_not_answered_is_not_told_as_undone(
     asking: Asking, operator: FakeOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,8 @@ ANSWERED = {
     "/topologies/{topology}/lag": "topologies/orders/lag",
     "/topologies/{topology}/lag-secs": "topologies/orders/lag-secs",
     "/topologies/{topology}/log": "topologies/orders/log",
+    "/topologies/{topology}/state": "topologies/orders/state",
+    "/topologies/{topology}/state/{component}": "topologies/orders/state/revenue",
     "/topologies/{topology}/settings": "topologies/orders/settings",
 }
 

@@ -38,6 +38,9 @@ PAGES = [
     f"{BASE}/components/enrich?window=:all-time",
     f"{BASE}/components/revenue",
     f"{BASE}/components/__acker",
+    f"{BASE}/state/revenue",
+    f"{BASE}/state/revenue?key=12:19",
+    f"{BASE}/state/enrich",
     f"{BASE}/micro-batches",
     f"{BASE}/errors",
     f"{BASE}/trees",
@@ -256,6 +259,23 @@ def test_an_unresponsive_topology_is_shown_with_a_note_that_its_numbers_are_old(
     operator = FakeOperator()
     operator.documents[ORDERS]["live"] = False
     assert "The topology did not answer" in seen(operator, BASE).words
+
+
+def test_a_bolts_page_leads_to_its_state_where_a_key_is_looked_up() -> None:
+    client = client_of(FakeOperator())
+    assert f'href="{BASE}/state/revenue"' in client.get(f"{BASE}/components/revenue").text
+    page = client.get(f"{BASE}/state/revenue").text
+    assert "data-still" in page, "it is not read every three seconds"
+    assert "7 keys and attributes." in page
+    assert "x" * 160 not in page, "a long value is cut"
+    assert "revenue[1]" in page
+    found = client.get(f"{BASE}/state/revenue", params={"key": '["a", 7]'}).text
+    assert "revenue[1]" in found
+    assert "null" in found
+    assert "revenue[0]" not in found
+    assert "x" * 300 in client.get(f"{BASE}/state/revenue", params={"key": "12:19"}).text
+    assert "did you mean" in client.get(f"{BASE}/state/revenue", params={"key": "12:20"}).text
+    assert "keeps no state" in client.get(f"{BASE}/state/enrich").text
 
 
 def test_missing_page_is_reported_with_a_way_back() -> None:

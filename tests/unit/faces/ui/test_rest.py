@@ -11,6 +11,7 @@ from sparkbolt.api.story import Hop, Story
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.codec import required_fields
 from sparkbolt.control.documents import Answer, HopDocument, StoryDocument
+from sparkbolt.errors import StateError
 from tests.unit.control.fake import FakeOperator
 from tests.unit.control.shop import NASTY, NOW_MS, root
 
@@ -45,6 +46,38 @@ def test_stories_are_searched_by_state_and_text(client: TestClient) -> None:
     assert get(client, f"{ORDERS}/stories", search="no such reason") == []
     assert get(client, f"{ORDERS}/stories/{root(4)}")["other_attempts"][0]["attempt"] == 1
     assert client.get(f"{ORDERS}/stories/0000").status_code == 404
+
+
+def test_state_is_served_with_sizes_a_page_of_entries_or_one_key(client: TestClient) -> None:
+    assert [one["keys"] for one in get(client, f"{ORDERS}/state")["tasks"]] == [4, 3]
+    page = get(client, f"{ORDERS}/state/revenue", first=3)
+    assert (page["count"], [(one["task"], one["key"]) for one in page["entries"]]) == (
+        7,
+        [(0, 7), (0, "12:19"), (0, NASTY)],
+    )
+    for key, value in (("7", [1]), ('"7"', "text"), ("be", 2), ('["be",7]', 3)):
+        assert [one["value"] for one in get(client, f"{ORDERS}/state/revenue", key=key)["entries"]] == [value]
+    refusals: list[tuple[Any, int, str]] = [
+        ({"key": "bee"}, 404, "did you mean 'be'?"),
+        ({"first": 1001}, 400, "first must be a whole number"),
+    ]
+    for parameters, status, sentence in refusals:
+        answer = client.get(f"{ORDERS}/state/revenue", params=parameters)
+        assert (answer.status_code, sentence in answer.json()["detail"]) == (status, True), answer.text
+    assert "keeps no state" in client.get(f"{ORDERS}/state/split").json()["detail"]
+
+
+def test_state_that_cannot_be_read_is_refused_with_the_reason(client: TestClient, operator: FakeOperator) -> None:
+    operator.state = raising(StateError("nothing is committed"))  # type: ignore[method-assign]
+    answer = client.get(f"{ORDERS}/state")
+    assert (answer.status_code, answer.json()["detail"]) == (409, "nothing is committed")
+
+
+def raising(error: Exception) -> Any:
+    def ask(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return ask
 
 
 def test_open_trees_are_listed_by_who_holds_them(client: TestClient) -> None:

@@ -69,7 +69,7 @@ def test_server_on_a_non_loopback_address_shows_nothing_without_the_token(
         arguments[-1]("http://there/")  # type: ignore[operator]
 
     monkeypatch.setattr(module, "run", run)
-    monkeypatch.setattr(module, "Operator", lambda home, open_files: operator)
+    monkeypatch.setattr(module, "Operator", lambda home, **_: operator)
     monkeypatch.setenv("SPARKBOLT_UI_TOKEN", TOKEN)
     serve(host, 0, str(tmp_path), open_files=lambda path: None, say=said.append)  # type: ignore[arg-type, return-value]
     assert said == [f"Sparkbolt's UI is at http://there/\nTo make changes, open http://there/login#token={TOKEN}"]
