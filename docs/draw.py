@@ -451,7 +451,7 @@ LIFE_PLACES = {
     TreeState.FAILED: (900, 90, "fail"),
     TreeState.RETRIED: (1170, 90, "spout"),
     TreeState.RETURNED: (1170, 190, "line"),
-    TreeState.SET_ASIDE: (1170, 290, "line"),
+    TreeState.GIVEN_UP: (1170, 290, "line"),
 }
 """Where the middle of each state's box is, and its colour."""
 LIFE_BOX = 140, 44

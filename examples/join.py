@@ -3,7 +3,7 @@
     python examples/join.py
 
 What waits is not acked, so its tree stays open; when the other half comes, both are acked and the joined tuple is
-anchored to both. An order whose payment never comes times out, is given again, and is set aside in the end with
+anchored to both. An order whose payment never comes times out, is given again, and is given up in the end with
 its story.
 """
 

@@ -37,7 +37,7 @@ from sparkbolt.api.reports import ErrorReport, Fail, FailedTree, MicroBatchRepor
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.api.running import RunningTopology, Telemetry, TelemetrySink
 from sparkbolt.api.story import Hop, Story
-from sparkbolt.api.topology import BoltDeclarer, Topology, TopologyBuilder
+from sparkbolt.api.topology import BoltDeclarer, ComponentHandle, StreamHandle, Topology, TopologyBuilder
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.api.tuples import Direct, Tuple
 from sparkbolt.errors import (
@@ -83,6 +83,7 @@ __all__: list[str] = [
     "ColumnCollector",
     "Committer",
     "Component",
+    "ComponentHandle",
     "ComponentMetrics",
     "ComponentState",
     "Config",
@@ -125,6 +126,7 @@ __all__: list[str] = [
     "StateError",
     "StatefulBolt",
     "Story",
+    "StreamHandle",
     "Telemetry",
     "TelemetrySink",
     "Topology",

@@ -37,6 +37,7 @@ from sparkbolt.driver.ledger.ledger import FailedTree, Promotion
 from sparkbolt.errors import EngineError, UnknownNameError
 from sparkbolt.launch import load  # noqa: F401  with it a topology finds the sinks of its dead letters
 from sparkbolt.sim.checkers.dead_letter_sinks import letters_in
+from sparkbolt.sim.emitted_tuples import EmittedTuple
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.loops import outside_of_loops
 from sparkbolt.sim.rehearsal import Rehearsal
@@ -152,7 +153,7 @@ class TopologyTestDriver:
     ...             raise ValueError("an empty line")
     ...         collector.emit([tup["line"].upper()])
     >>> builder = TopologyBuilder("shouting")
-    >>> builder.set_spout("lines", TextSpout("books/*.txt"))
+    >>> _ = builder.set_spout("lines", TextSpout("books/*.txt"))
     >>> _ = builder.set_bolt("shout", Shout(), parallelism=2).shuffle_grouping("lines")
     >>> with TopologyTestDriver(builder.build()) as driver:
     ...     driver.feed("lines", {"line": "to be"}, message_id=1)
@@ -392,7 +393,7 @@ class TopologyTestDriver:
         """The current time of the test, in UTC."""
         return datetime.fromtimestamp(self._engine.now_ms / 1000, tz=UTC)
 
-    def emitted(self, component: str, stream: str = DEFAULT_STREAM) -> list[list[Any]]:
+    def emitted(self, component: str, stream: str = DEFAULT_STREAM) -> list[EmittedTuple]:
         """The values of every tuple that a component emitted on a stream, in the order of emission.
 
         If the component has several tasks, their tuples are in the order in which the tasks ran, and each task's
@@ -404,17 +405,18 @@ class TopologyTestDriver:
             stream: the name of one of its streams.
 
         Returns:
-            One list of values for each tuple, in the order of the stream's fields.
+            One list of values for each tuple, in the order of the stream's fields. It is also equal to a mapping that
+            has the values by field, and to an instance of a NamedTuple or a dataclass that has them.
 
         Raises:
             KeyError: the component or stream does not exist; the message lists those that do.
         """
         self._component(component)
-        self._stream(component, stream)
-        tuples: list[list[Any]] = []
+        fields = self._stream(component, stream).fields
+        tuples: list[EmittedTuple] = []
         for who, where, columns in self._emitted:
             if (who, where) == (component, stream):
-                tuples += map(list, zip(*map(python_values, columns), strict=True))
+                tuples += (EmittedTuple(fields, row) for row in zip(*map(python_values, columns), strict=True))
         return tuples
 
     def state(self, component: str) -> ComponentState:
@@ -426,7 +428,8 @@ class TopologyTestDriver:
         dests = self._engine.lane.dests
         kept: list[Mapping[str, bytes]] = [self._engine.stores.get(dests.get(number, -1), {}) for number in numbers]
         pickling = with_classes(vars(sys.modules["__main__"]))
-        return StateOfTasks(self._engine.last_commit, [TaskView(store, pickling) for store in kept])
+        views = [TaskView(store, pickling) for store in kept]
+        return StateOfTasks(self._engine.last_commit, len(views), lambda tasks: [views[task] for task in tasks])
 
     def executed(self, component: str) -> int:
         """How many tuples, ticks included, ``execute`` of the component received; KeyError as in ``emitted``."""
@@ -469,7 +472,7 @@ class TopologyTestDriver:
         >>> from sparkbolt.bolts import KafkaBolt
         >>> from sparkbolt.spouts import TextSpout
         >>> builder = TopologyBuilder("copying")
-        >>> builder.set_spout("lines", TextSpout("books/*.txt"))
+        >>> _ = builder.set_spout("lines", TextSpout("books/*.txt"))
         >>> _ = builder.set_bolt("out", KafkaBolt("localhost:9092", "lines", value="line")).shuffle_grouping("lines")
         >>> with TopologyTestDriver(builder.build()) as driver:
         ...     driver.feed("lines", {"line": "to be"})

@@ -39,6 +39,7 @@ SHARED = (
     "tests/spark/test_new_session.py",
     "tests/spark/test_sinks.py",
     "tests/spark/test_spark_sources.py",
+    "tests/spark/test_state_reading.py",
     "tests/spark/test_supervisor.py",
 )
 """Where tests on Spark share what their module sets up: a topology that runs takes a while to come up."""

@@ -73,12 +73,12 @@ STOPPING = frozenset({Cause.EXCEPTION, Cause.KILLED, Cause.READ})
 class MessageOutcome(Word):
     """What happens to the message of a failed tree.
 
-    >>> MessageOutcome.SET_ASIDE == "set_aside", MessageOutcome.SET_ASIDE in EXHAUSTED
+    >>> MessageOutcome.GIVEN_UP == "given_up", MessageOutcome.GIVEN_UP in EXHAUSTED
     (True, True)
     """
 
     RETRY = "retry"
-    SET_ASIDE = "set_aside"
+    GIVEN_UP = "given_up"
     """The message is given up, and no dead letter is written."""
     DEAD_LETTER = "dead_letter"
     """The message is given up, and a dead letter will be written."""
@@ -88,11 +88,11 @@ class MessageOutcome(Word):
 
 _OUTCOMES = {
     MessageOutcome.RETRY: "its message is retried as a new tree, under another root",
-    MessageOutcome.SET_ASIDE: "its message was given up after the last attempt",
+    MessageOutcome.GIVEN_UP: "its message was given up after the last attempt",
     MessageOutcome.DEAD_LETTER: "its message was given up after the last attempt and becomes a dead letter",
     MessageOutcome.SPOUT: "its spout was notified",
 }
-EXHAUSTED = frozenset({MessageOutcome.SET_ASIDE, MessageOutcome.DEAD_LETTER})
+EXHAUSTED = frozenset({MessageOutcome.GIVEN_UP, MessageOutcome.DEAD_LETTER})
 """The outcomes of messages that are given up."""
 
 

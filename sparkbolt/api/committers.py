@@ -90,7 +90,7 @@ class Committer(CommittingBolt, Bolt):
 
         The value is pickled and read back. An exception fails the tuple.
         """
-        return dict(zip(tup.fields, tup.values, strict=True))
+        return dict(tup)
 
     def execute(self, tup: Tuple, collector: BoltCollector) -> None:
         """Keep the tuple's row, and ack the tuple; a tick is only acked."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from sparkbolt.api.arguments import Check, whole
 from sparkbolt.api.config import Config
 from sparkbolt.api.dead_letters import DeadLetters, DeadLetterSink, RawMessage
+from sparkbolt.api.named_fields import Fields
 from sparkbolt.api.pickling import never_durable
 from sparkbolt.api.ranges import BadRecord, Range, RecordChunk, chunk_of
 from sparkbolt.api.retry import RetryPolicy
@@ -123,7 +124,8 @@ class Component(ABC):  # noqa: B024  spouts and bolts have no method in common
     """The base of spouts and bolts."""
 
     outputs: Outputs | None = None
-    """The declared streams: a list of fields, or a dict of them; ``Direct([...])`` marks a direct stream."""
+    """The declared streams: the fields of ``default``, or a dict with the fields of each; ``Direct([...])`` marks a
+    direct stream. Fields are a list of names, or a class that declares them: a NamedTuple, a dataclass, a TypedDict."""
 
     transient: ClassVar[Annotated[Sequence[str], NAMES]] = ()
     """Names of attributes that are not durable: ``prepare`` must set them again."""
@@ -384,6 +386,10 @@ class BoltBase(Component):
     ignores_ticks: ClassVar[bool] = False
     """Set to True if the bolt gets no tick tuples. It is True for the bolts that Sparkbolt ships."""
 
+    inputs: Fields | None = None
+    """The fields that the bolt reads, a list or a class as in ``outputs``. ``build`` then checks that each stream to
+    which it subscribes has them, and with fitting types, as far as classes declare these."""
+
     _subscribes: Sequence[tuple[str, str]] = ()
     """(component, stream) of each stream to which ``set_bolt`` subscribes the bolt, by shuffle grouping."""
 
@@ -416,7 +422,7 @@ class BoltBase(Component):
         return None
 
     # A type checker accepts both forms in a subclass.
-    def flush(self, *collector: Any, **_: Any) -> Iterable[Sequence[Any]] | None:
+    def flush(self, *collector: Any, **_: Any) -> Any:
         """Called once for each task and micro-batch, after the task's last tuple, or window, of the micro-batch.
 
         Define it as ``flush(self, collector)`` or as ``flush(self)``. The collector is that of ``execute``; an
@@ -459,7 +465,7 @@ class Bolt(BoltBase):
     """A bolt that anchors and acks explicitly (Storm's ``IRichBolt``)."""
 
     @abstractmethod
-    def execute(self, tup: Tuple, collector: BoltCollector) -> Iterable[Sequence[Any]] | None:
+    def execute(self, tup: Tuple, collector: BoltCollector) -> Any:
         """Called for each tuple, in the order of frames. An exception fails the tuple and is reported.
 
         Values that it yields are emitted, anchored to the tuple; the bolt must still ack the tuple itself.
@@ -470,7 +476,7 @@ class BasicBolt(BoltBase):
     """A bolt whose output is anchored to the input tuple, which is acked when ``execute`` returns."""
 
     @abstractmethod
-    def execute(self, tup: Tuple, collector: BasicCollector) -> Iterable[Sequence[Any]] | None:
+    def execute(self, tup: Tuple, collector: BasicCollector) -> Any:
         """Called for each tuple; values that it yields are emitted, as in a function bolt.
 
         ``FailedException`` fails the tuple without a report; any other exception fails the tuple and is reported.
@@ -496,9 +502,7 @@ class AsyncBolt(BoltBase):
     """The largest number of coroutines of one task that run at once."""
 
     @abstractmethod
-    def execute(
-        self, tup: Tuple, collector: BasicCollector
-    ) -> Awaitable[Iterable[Sequence[Any]] | None] | AsyncIterator[Sequence[Any]]:
+    def execute(self, tup: Tuple, collector: BasicCollector) -> Awaitable[Any] | AsyncIterator[Any]:
         """Called for each tuple; tuples that it emits are anchored to ``tup``, in any order of the coroutines.
 
         It is an ``async def``; values that it yields are emitted.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from sparkbolt.api.components import BoltBase
-from sparkbolt.api.tuples import Outputs, Tuple
+from sparkbolt.api.named_fields import Fields
+from sparkbolt.api.tuples import Outputs
 from sparkbolt.base.exceptions import printed
 
 
@@ -16,21 +17,27 @@ class FunctionBolt(BoltBase):
 
     stateless = True
 
-    def __init__(self, function: Callable[[Tuple], Iterable[Sequence[Any]] | None], outputs: Outputs) -> None:
+    def __init__(self, function: Callable[[Any], Any], outputs: Outputs, inputs: Fields | None = None) -> None:
         """Store the function, which is pickled by name or by value."""
         functools.update_wrapper(self, function)
         self.function = function
         self.outputs = outputs
+        self.inputs = inputs
 
-    def __call__(self, tup: Tuple) -> Iterable[Sequence[Any]] | None:
+    def __call__(self, tup: Any) -> Any:
         """Call the function itself; useful in tests."""
         return self.function(tup)
 
 
 def bolt(
-    *misplaced: object, outputs: Outputs = ()
-) -> Callable[[Callable[[Tuple], Iterable[Sequence[Any]] | None]], FunctionBolt]:
-    """Make a bolt from a function that yields lists of values for the stream ``default``.
+    *misplaced: object, outputs: Outputs = (), inputs: Fields | None = None
+) -> Callable[[Callable[[Any], Any]], FunctionBolt]:
+    """Make a bolt from a function that yields, or returns in a list, the values of tuples for the stream ``default``.
+
+    Args:
+        misplaced: nothing; an argument without a name is a mistake.
+        outputs: the declared streams: see ``Component.outputs``.
+        inputs: the fields that the function reads, if it declares them: see ``BoltBase.inputs``.
 
     Raises:
         TypeError: the decorator is used without parentheses, or ``outputs`` is given without its name.
@@ -38,15 +45,15 @@ def bolt(
     >>> @bolt(outputs=["word"])
     ... def split(tup):
     ...     for word in tup["line"].split():
-    ...         yield [word]
+    ...         yield {"word": word}
     >>> list(split({"line": "to be"}))
-    [['to'], ['be']]
+    [{'word': 'to'}, {'word': 'be'}]
     """
     if misplaced:
         what = "the parentheses are missing" if callable(misplaced[0]) else f"got {printed(misplaced[0]):.60}"
         raise TypeError(f"@bolt: {what}: write @bolt(outputs=[...]) above the function, or @bolt() if it emits nothing")
 
-    def decorate(function: Callable[[Tuple], Iterable[Sequence[Any]] | None]) -> FunctionBolt:
-        return FunctionBolt(function, outputs)
+    def decorate(function: Callable[[Any], Any]) -> FunctionBolt:
+        return FunctionBolt(function, outputs, inputs)
 
     return decorate

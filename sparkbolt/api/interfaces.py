@@ -1,4 +1,9 @@
-"""Interfaces: the objects with which user code emits, acks, fails and stores state."""
+"""Interfaces: the objects with which user code emits, acks, fails and stores state.
+
+The values of a tuple are a list or tuple in the order of the stream's fields; or they have the names of the fields: a
+mapping, or an instance of a NamedTuple or a dataclass. If the stream has one field, its value alone is enough, unless
+it is None or a collection.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +22,15 @@ class BasicCollector(Protocol):
     use it.
     """
 
-    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
+    def emit(self, values: Any, stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         """Emit a tuple anchored to the input; ``anchors`` is always rejected, with an error that names the alternative.
 
         Raises:
-            EmitError: the stream is not declared, or has another number of fields; ``values`` is not a list; anchors
+            EmitError: the stream is not declared, or ``values`` are not those of its fields; anchors
                 are given.
         """
 
-    def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
+    def emit_direct(self, task: int, values: Any, stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         """Emit a tuple to one task, by its number (``context.component_tasks``), on a direct stream.
 
         Raises:
@@ -39,20 +44,18 @@ class BasicCollector(Protocol):
 class BoltCollector(Protocol):
     """The collector of ``Bolt``: anchor, ack and fail explicitly."""
 
-    def emit(
-        self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] | None = None, stream: str = DEFAULT_STREAM
-    ) -> None:
+    def emit(self, values: Any, anchors: Tuple | Sequence[Tuple] | None = None, stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple, anchored to one tuple, to several tuples (even the same one twice), or to none.
 
         Raises:
-            EmitError: the stream is not declared, or has another number of fields; ``values`` is not a list; an anchor
+            EmitError: the stream is not declared, or ``values`` are not those of its fields; an anchor
                 is not a ``Tuple``.
         """
 
     def emit_direct(
         self,
         task: int,
-        values: Sequence[Any],
+        values: Any,
         anchors: Tuple | Sequence[Tuple] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> None:
@@ -105,16 +108,14 @@ class SpoutCollector(Protocol):
     """How many tuples the topology can take now, by its rate and ``max_spout_pending``. A spout may emit more: they
     wait in the spout buffer. A spout that takes messages out of a queue should take no more than this number."""
 
-    def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
+    def emit(self, values: Any, message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple; with a message id its tree is tracked, and ``ack`` or ``fail`` is called once with the id.
 
         Raises:
-            EmitError: the stream is not declared, or has another number of fields; ``values`` is not a list.
+            EmitError: the stream is not declared, or ``values`` are not those of its fields.
         """
 
-    def emit_direct(
-        self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
-    ) -> None:
+    def emit_direct(self, task: int, values: Any, message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple to one task, by its number, on a direct stream.
 
         Raises:

@@ -8,6 +8,7 @@ moves to the task that gets its tuples then. It is proved on every key before an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -124,3 +125,17 @@ def targets(keys: Sequence[Any], fields: int, tasks: int) -> npt.NDArray[np.unsi
         return fields_targets(columns, tasks)
     except UnroutableError as error:
         raise NotKeyedError(str(error)) from None
+
+
+def likely_tasks(keys: Sequence[Any], tasks: int) -> list[int]:
+    """The tasks that a fields grouping would have chosen for keys, whatever its fields; others may have them, too.
+
+    >>> likely_tasks(["be"], 4), likely_tasks([("be", 7)], 4), likely_tasks([object()], 4)
+    ([0], [2], [])
+    """
+    found = set()
+    for key in keys:
+        for fields in {1, len(key)} - {0} if type(key) is tuple else {1}:
+            with suppress(NotKeyedError, TypeError):
+                found.add(int(targets([key], fields, tasks)[0]))
+    return sorted(found)

@@ -39,7 +39,7 @@ class ComponentMetrics:
     failed: int = 0
     pending: int = 0
     """Open trees of a spout (not a total, and 0 for a bolt)."""
-    set_aside: int = 0
+    given_up: int = 0
     """Messages of a spout that were given up after their last attempt; with ``dead_letters``, each is counted when its
     letter is durable."""
     retried: int = 0
@@ -70,7 +70,7 @@ class ComponentMetrics:
     watermark_behind_ms: int = 0
     """How many milliseconds that watermark was behind the time of its micro-batch (not a total)."""
     dead_letters: int = 0
-    """Messages of a spout whose dead letters are durable; each is also in ``set_aside``."""
+    """Messages of a spout whose dead letters are durable; each is also in ``given_up``."""
 
     @property
     def watermark_text(self) -> str:
@@ -94,7 +94,7 @@ class ComponentMetrics:
         self.executed += other.executed
         self.acked += other.acked
         self.failed += other.failed
-        self.set_aside += other.set_aside
+        self.given_up += other.given_up
         self.retried += other.retried
         self.dead_letters += other.dead_letters
         self.skipped += other.skipped

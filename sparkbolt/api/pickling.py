@@ -46,7 +46,7 @@ _SURE: dict[type, bool] = dict.fromkeys(
         *(dt.date, dt.time, dt.datetime, dt.timedelta, dt.timezone),
         *(np.ndarray, np.dtype, np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32),
         *(np.uint64, np.float16, np.float32, np.float64, np.str_, np.bytes_, np.datetime64, np.timedelta64),
-        *(Tuple, Origin),
+        Origin,
     ),
     True,
 )
@@ -84,6 +84,8 @@ def _is_sure(cls: type) -> bool:
     if isinstance(cls, enum.EnumMeta):
         members: list[enum.Enum] = list(cls)
         return all(type(member.value) in (int, str) for member in members)
+    if issubclass(cls, Tuple):
+        return True
     if type(cls) not in (type, ABCMeta) or cls in copyreg.dispatch_table:
         return False
     for base in cls.__mro__:
@@ -116,7 +118,7 @@ class _Pickler(pickle.Pickler):
             if sure is None:
                 sure = _SURE[cls] = _is_sure(cls)
             self.pickling.doubtful = self.pickling.doubtful or not sure
-        elif cls is Tuple:
+        elif isinstance(obj, Tuple):
             self.pickling.tuples.append(obj)
         token = self.pickling.tokens.get(id(obj))
         if token is not None:

@@ -59,12 +59,11 @@ class Sight:
 
         >>> sight = Sight(Doing(5, 0, Activity.EXECUTE, 3, 4096), 31.4, 17, "['word']", where="words.py:12, in count")
         >>> sight.sentence(lambda task: ("count", 1))
-        "count[1] is in execute for 31 s with ['word'] (tuple 18 of 4,096 of its frame), at words.py:12, in count"
+        "count[1] has been in execute for 31 s with ['word'] (tuple 18 of 4,096 of its frame), at words.py:12, in count"
         """
         component, index = who(self.doing.task)
-        return (
-            f"{component}[{index}] is in {_VERBS[self.doing.activity]} for {self.secs:.0f} s{self._with()}{self._at()}"
-        )
+        where = f"{component}[{index}] has been in {_VERBS[self.doing.activity]}"
+        return f"{where} for {self.secs:.0f} s{self._with()}{self._at()}"
 
     def _with(self) -> str:
         rows = self.doing.rows

@@ -5,12 +5,13 @@ A position always identifies the same record, and the positions of a source asce
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from sparkbolt.api.named_fields import row_of
 from sparkbolt.base.exceptions import pass_on, printed
 from sparkbolt.errors import EmitError
 
@@ -102,8 +103,8 @@ def chunk_of(records: Iterator[Any], fields: tuple[str, ...]) -> RecordChunk:
                 chunk.bad = record
                 break
             position, values = record
-            kind = values.__class__
-            row = tuple(values) if kind is list or kind is tuple else _row_of(values)  # a reader may reuse its list
+            is_row = values.__class__ is list or values.__class__ is tuple
+            row = tuple(values) if is_row else _row_of(values, fields)  # a copy: a reader may reuse its list
             if row is not None and len(row) == width:
                 positions.append(position)
                 rows.append(row)
@@ -128,15 +129,14 @@ def chunk_of(records: Iterator[Any], fields: tuple[str, ...]) -> RecordChunk:
     return chunk
 
 
-def _row_of(values: Any) -> tuple[Any, ...] | None:
-    """Return a record's values as a tuple; None if they are not a sequence of values."""
-    if isinstance(values, str | bytes | bytearray | Mapping | Set) or not hasattr(values, "__len__"):
-        return None
+def _row_of(values: Any, fields: tuple[str, ...]) -> tuple[Any, ...] | None:
+    """Return a record's values as a tuple; None if they are not values of the fields."""
     try:
-        return tuple(values)
+        row = row_of(values, fields)
     except BaseException as error:  # noqa: BLE001  user code may raise anything
         pass_on(error)
         return None
+    return None if row is None else tuple(row)
 
 
 def _cut_off(chunk: RecordChunk, positions: list[Any]) -> None:

@@ -92,7 +92,7 @@ class FailedTree:
     attempt: int
     fail: Fail
     outcome: MessageOutcome
-    """``retry``, ``set_aside`` (after the last attempt), ``dead_letter`` (after the last attempt; a letter will be
+    """``retry``, ``given_up`` (after the last attempt), ``dead_letter`` (after the last attempt; a letter will be
     written) or ``spout`` (its spout is notified and decides); each is a str."""
     story: str
     """The story in one line."""

@@ -64,7 +64,7 @@ class RunningTopology(ABC):
     >>> @bolt(outputs=["square"])
     ... def square(tup): yield [tup["n"] ** 2]
     >>> builder = TopologyBuilder("squares")
-    >>> builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(20)), outputs=["n"]))
+    >>> _ = builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(20)), outputs=["n"]))
     >>> _ = builder.set_bolt("square", square).shuffle_grouping("numbers")
     >>> with builder.build().start() as running:
     ...     running.await_finished(timeout_secs=300)
@@ -89,7 +89,8 @@ class RunningTopology(ABC):
     def state(self, component: str, as_of: int | None = None) -> ComponentState:
         """Return what the tasks of a bolt keep, after a committed micro-batch.
 
-        Spark reads all of it from the checkpoint; that takes about a second, and the topology does not wait.
+        Spark reads it from the checkpoint when you first need it; that takes about a second, and the topology does not
+        wait.
 
         Args:
             component: The id of the bolt.
@@ -97,7 +98,7 @@ class RunningTopology(ABC):
 
         Raises:
             WrongUseError: There is no such bolt, it keeps no state, or there is no such micro-batch.
-            StateError: Nothing is committed yet, or Spark does not keep the state of that micro-batch any more.
+            StateError: Nothing is committed yet.
         """
 
     @abstractmethod
@@ -133,12 +134,12 @@ class RunningTopology(ABC):
 
     @property
     @abstractmethod
-    def set_aside(self) -> Sequence[FailedTree]:
+    def given_up(self) -> Sequence[FailedTree]:
         """The newest trees that were given up after their last attempt, with their stories."""
 
     @property
     @abstractmethod
-    def set_aside_here(self) -> dict[str, int]:
+    def given_up_here(self) -> dict[str, int]:
         """How many messages of each spout were given up since ``start`` and not given back.
 
         Spouts without any are left out.

@@ -19,7 +19,7 @@ from sparkbolt.base.codec import ROW
 from sparkbolt.base.exceptions import pass_on
 from sparkbolt.base.ids import mix64, split_key
 from sparkbolt.base.shown_values import Mention, fields_text
-from sparkbolt.base.source_names import path_in, place_text, short_source
+from sparkbolt.base.source_names import long_path, place_text
 
 HOPS_MAX = 100
 """How many hops of one tree are kept: the first ones."""
@@ -199,8 +199,7 @@ class Story:
             f"root {self.root}: {self.state}",
             f"  message   {self.message}{attempt} (task {number}, sequence {sequence})",
         ]
-        if self.source is not None and (path := path_in(self.source)) != short_source(self.source):
-            lines.append(f"  source    {path}")
+        lines += [f"  source    {path}"] if (path := long_path(self.source)) else []
         if self.started_in is not None:
             lines.append(f"  started   in micro-batch {self.started_in}, {time_text(self.started_ms)}")
         for hop in self.hops:

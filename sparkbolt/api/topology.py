@@ -15,7 +15,7 @@ from typing import Any, Literal, Unpack
 
 import cloudpickle
 
-from sparkbolt.api.bolt_declarer import BoltDeclarer
+from sparkbolt.api.bolt_declarer import BoltDeclarer, ComponentHandle, StreamHandle
 from sparkbolt.api.components import BoltBase, Component, PartitionedSpout, Spout
 from sparkbolt.api.config import ComponentSettings, Config
 from sparkbolt.api.dead_letter_targets import Way, given_for, way_of, where_nothing_is_said
@@ -36,7 +36,9 @@ from sparkbolt.errors import ConfigError, InvalidTopology, UnknownNameError
 __all__ = [
     "FEEDBACK",
     "BoltDeclarer",
+    "ComponentHandle",
     "ComponentSpec",
+    "StreamHandle",
     "Subscription",
     "Topology",
     "TopologyBuilder",
@@ -441,17 +443,20 @@ class TopologyBuilder:
         *,
         renamed_from: str | None = None,
         **settings: Unpack[ComponentSettings],
-    ) -> None:
+    ) -> ComponentHandle:
         """Declare a spout with ``parallelism`` tasks; ``settings`` override the topology's for this component.
 
         ``renamed_from`` is the id that it had in a checkpoint before, so that it goes on there under its new one.
+
+        Returns:
+            Its handle, which grouping methods accept in place of its id.
         """
         target = given_for(spout, settings.get("dead_letters"), self._config.dead_letters)
-        self._declarations.append(
-            Declaration(
-                Role.SPOUT, id, spout, parallelism, dict(settings), dead_letters=target, renamed_from=renamed_from
-            )
+        declaration = Declaration(
+            Role.SPOUT, id, spout, parallelism, dict(settings), dead_letters=target, renamed_from=renamed_from
         )
+        self._declarations.append(declaration)
+        return ComponentHandle(declaration)
 
     def set_bolt(
         self,
@@ -462,7 +467,7 @@ class TopologyBuilder:
         renamed_from: str | None = None,
         **settings: Unpack[ComponentSettings],
     ) -> BoltDeclarer:
-        """Declare a bolt, like ``set_spout``; call grouping methods on the returned ``BoltDeclarer``."""
+        """Declare a bolt, like ``set_spout``; call grouping methods on the returned ``BoltDeclarer``, its handle."""
         declaration = Declaration(Role.BOLT, id, bolt, parallelism, dict(settings), renamed_from=renamed_from)
         self._declarations.append(declaration)
         declarer = BoltDeclarer(declaration)

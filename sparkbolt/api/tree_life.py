@@ -32,8 +32,8 @@ class TreeState(Word):
     """Its driver died, and the message of its ``Spout`` was lost with it: its result has no effect."""
     RETRIED = "given again"
     """Its message is retried: it starts another tree, after a wait."""
-    SET_ASIDE = "set aside"
-    """Its message is given up: it is set aside, or becomes a dead letter."""
+    GIVEN_UP = "given up"
+    """Its message is given up; it becomes a dead letter if its spout has ``dead_letters``."""
     RETURNED = "returned"
     """Its spout is notified, and decides."""
     UNKNOWN = "unknown"
@@ -76,10 +76,10 @@ TRANSITIONS = (
     Transition(TreeState.FAILING, TreeState.FAILED, "a tuple was failed", _PROMOTE),
     Transition(TreeState.FAILING, TreeState.TIMED_OUT, "it was too old", _PROMOTE),
     Transition(TreeState.FAILED, TreeState.RETRIED, "its policy allows it", _DECIDE),
-    Transition(TreeState.FAILED, TreeState.SET_ASIDE, "no attempt is left", _DECIDE),
+    Transition(TreeState.FAILED, TreeState.GIVEN_UP, "no attempt is left", _DECIDE),
     Transition(TreeState.FAILED, TreeState.RETURNED, "it has no policy", _DECIDE),
     Transition(TreeState.TIMED_OUT, TreeState.RETRIED, "its policy allows it", _DECIDE),
-    Transition(TreeState.TIMED_OUT, TreeState.SET_ASIDE, "no attempt is left", _DECIDE),
+    Transition(TreeState.TIMED_OUT, TreeState.GIVEN_UP, "no attempt is left", _DECIDE),
     Transition(TreeState.TIMED_OUT, TreeState.RETURNED, "it has no policy", _DECIDE),
 )
 """All allowed transitions. Between two promotions a tree may make several."""

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from functools import cache
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
+from sparkbolt.api.named_fields import Fields, fields_of_class
 from sparkbolt.errors import InvariantError, UnknownNameError
 
 DEFAULT_STREAM = "default"
@@ -36,7 +39,7 @@ class Direct(list[str]):
         return f"Direct({list(self)!r})"
 
 
-Outputs: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
+Outputs: TypeAlias = Fields | Mapping[str, Fields]
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class StreamDef:
 
 def parse_outputs(outputs: Outputs | None) -> tuple[StreamDef, ...]:
     """Return the streams that ``outputs`` declares: a list gives the fields of ``default``, a dict several streams.
+
+    A class stands for a list: a NamedTuple, a dataclass or a TypedDict.
 
     Raises:
         ValueError: a name is not a non-empty str, a field occurs twice, or ``outputs`` is neither a list nor a dict.
@@ -70,6 +75,8 @@ def parse_outputs(outputs: Outputs | None) -> tuple[StreamDef, ...]:
 def _parse_stream(name: object, fields: object) -> StreamDef:
     if not isinstance(name, str) or not name:
         raise ValueError(f"the stream name {name!r} is not a non-empty str")
+    if isinstance(fields, type):
+        fields = fields_of_class(fields)
     if isinstance(fields, str) or not isinstance(fields, Sequence):
         raise ValueError(f"stream {name!r}: its fields are {fields!r}, expected a list of names")
     for field in fields:
@@ -101,15 +108,24 @@ class Chunk(Protocol):
         """Return the row's attempt of its spout tuple, from 1; with ``TRACED`` added if it is traced."""
 
 
-class Tuple(dict[str | int, Any]):
-    """One tuple, by name and by index: ``tup["word"]``, ``tup[0]``, ``tup.values``.
+class Tuple(dict[str, Any]):
+    """One tuple: a read-only mapping from its fields to its values.
 
-    A mapping from its fields to its values; do not change it. It may be kept for any time, also in durable attributes.
-    Two tuples are equal only if they are the same object.
+    A field is ``tup["word"]``, ``tup.word`` or, by position, ``tup[0]``. All that reads a dict reads a tuple:
+    ``dict(tup)``, ``tup.values()``, ``**tup``, ``match``. A field with the name of an attribute or method of this class
+    (``values``, ``items``, ``fields``) is only ``tup["values"]``.
+
+    It may be kept for any time, also in durable attributes. Two tuples are equal only if they are the same object.
 
     >>> tup = Tuple.of(Origin("lines", 0, "default", ("line", "n")), ["to be", 7])
-    >>> tup["line"], tup[1], tup.values, tup.source_component
-    ('to be', 7, ['to be', 7], 'lines')
+    >>> tup["line"], tup.line, tup[1], tup.source_component
+    ('to be', 'to be', 7, 'lines')
+    >>> list(tup.values()), list(tup), "n" in tup, tup.get("m")
+    (['to be', 7], ['line', 'n'], True, None)
+    >>> match tup:
+    ...     case {"line": str(line), "n": 7}:
+    ...         print(line)
+    to be
     """
 
     __slots__ = ("_anchors", "_attempt", "_chunk", "_ordinals", "_origin", "_row", "_settled")
@@ -133,7 +149,7 @@ class Tuple(dict[str | int, Any]):
         attempt: int = 1,
     ) -> Tuple:
         """Make a tuple that belongs to no rows: for unpickling, and for tests."""
-        tup = cls(zip(origin.fields, values, strict=True))
+        tup = _class_with(origin.fields)(zip(origin.fields, values, strict=True))
         tup._origin = origin
         tup._chunk = None
         tup._row = -1
@@ -145,8 +161,8 @@ class Tuple(dict[str | int, Any]):
 
     @classmethod
     def at(cls, origin: Origin, chunk: Chunk, row: int) -> Tuple:
-        """Make a tuple that shows ``row`` of ``chunk``; the caller fills in its fields."""
-        tup = cls()
+        """Make a tuple that shows ``row`` of ``chunk``; the caller fills in its fields, by ``dict``'s own methods."""
+        tup = _class_with(origin.fields)()
         tup._origin = origin
         tup._chunk = chunk
         tup._row = row
@@ -155,6 +171,14 @@ class Tuple(dict[str | int, Any]):
         tup._settled = None
         tup._ordinals = (-1, 0)
         return tup
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, key: str | int) -> Any:
+            """Return the value of a field, by its name or its index."""
+
+        def __getattr__(self, name: str) -> Any:
+            """Return the value of a field; the classes that ``_class_with`` makes have an attribute for each."""
 
     def __missing__(self, key: str | int) -> Any:
         """Return the value at an index; for an unknown name, raise an error that lists the fields."""
@@ -165,11 +189,6 @@ class Tuple(dict[str | int, Any]):
             f"{key!r} does not exist in stream {self._origin.stream!r} of {self._origin.component!r}, "
             f"whose fields are {list(self._origin.fields)}{mend if self.is_tick else ''}"
         )
-
-    @property
-    def values(self) -> list[Any]:  # type: ignore[override]
-        """The values in the order of the fields (a list; Storm's ``getValues``)."""
-        return list(dict.values(self))
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -230,6 +249,14 @@ class Tuple(dict[str | int, Any]):
         self._ordinals = (micro_batch_id, count + 1)
         return count
 
+    if not TYPE_CHECKING:
+
+        def _refuse(self, *_: object, **__: object) -> NoReturn:
+            """Raise an error: the engine shows row after row in one object, and another bolt may have it too."""
+            raise TypeError("a Tuple is read-only: change a copy, dict(tup)")
+
+        __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse
+
     __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
@@ -249,7 +276,7 @@ class Tuple(dict[str | int, Any]):
         """Pickle values and anchors; a tuple of rows that are being processed is detached first."""
         self.detach()
         state = (self._settled, self._ordinals)
-        return restore, (self._origin, self.values, self._anchors, self._attempt, state)
+        return restore, (self._origin, list(self.values()), self._anchors, self._attempt, state)
 
     def __copy__(self) -> Tuple:
         """Raise an error: the copy could be acked in addition to the original."""
@@ -258,6 +285,23 @@ class Tuple(dict[str | int, Any]):
     def __deepcopy__(self, memo: object) -> Tuple:
         """Raise an error, as ``__copy__`` does."""
         return self.__copy__()
+
+
+@cache
+def _class_with(fields: tuple[str, ...]) -> type[Tuple]:
+    """Return the class of tuples with these fields, which are its attributes; its name shows them in errors.
+
+    An attribute of the class costs a third more than ``tup["word"]``. With a ``__getattr__``, each would cost ten times
+    as much, and the engine's own attributes twice as much.
+
+    >>> tick(5.0).word
+    Traceback (most recent call last):
+    AttributeError: 'Tuple(rate_secs), a tick: see is_tick' object has no attribute 'word'
+    """
+    taken = {name for base in Tuple.__mro__ for name in vars(base)}
+    attributes = {name: property(itemgetter(name)) for name in fields if name not in taken}
+    name = f"Tuple({', '.join(fields)}){', a tick: see is_tick' if fields == TICK_FIELDS else ''}"
+    return type(name, (Tuple,), {**attributes, "__slots__": (), "__module__": __name__, "__doc__": Tuple.__doc__})
 
 
 def restore(

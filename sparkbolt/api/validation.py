@@ -26,6 +26,7 @@ from sparkbolt.api.dead_letter_targets import stream_for, stream_mistakes, way_o
 from sparkbolt.api.dead_letters import CHECKPOINT
 from sparkbolt.api.groupings import DirectGrouping, Grouping
 from sparkbolt.api.method_validation import method_mistakes
+from sparkbolt.api.named_fields import types_of
 from sparkbolt.api.pickling import CannotKeepError, Pickling, attributes_of
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.statefulness import keeps_state
@@ -117,6 +118,7 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
         mistakes += [f"{declaration}: {why}" for why in _subscription_mistakes(declaration, declared)]
         mistakes += [f"{declaration}: {why}" for why in _dictionary_mistakes(declaration, declared)]
         mistakes += [f"{declaration}: {why}" for why in _field_mistakes(declaration, declared)]
+        mistakes += [f"{declaration}: {why}" for why in _input_mistakes(declaration, declared)]
         mistakes += [f"{declaration}: {why}" for why in _runtime_mistakes(declaration, declared, config)]
         mistakes += [f"{declaration}: {why}" for why in _dead_letter_mistakes(declaration, declarations)]
         mistakes += [f"{declaration}: {why}" for why in _transactional_mistakes(declaration, config)]
@@ -427,6 +429,39 @@ def _field_mistakes(declaration: Declaration, known: Mapping[Any, Declaration]) 
             why = bolt._unfit(fields)
             if why:
                 yield f"it gets stream {stream!r} of {source!r} with the fields {list(fields)}, and {why}"
+
+
+def _input_mistakes(declaration: Declaration, known: Mapping[Any, Declaration]) -> Iterator[str]:
+    """Yield why the streams that a bolt subscribes to are not what it declares to read."""
+    bolt = declaration.component
+    if not isinstance(bolt, BoltBase) or bolt.inputs is None:
+        return
+    try:
+        [read] = parse_outputs({DEFAULT_STREAM: bolt.inputs})
+    except ValueError as error:
+        yield f"its inputs: {error}"
+        return
+    expected = types_of(bolt.inputs)
+    for (source, name), fields in _inputs(declaration, known).items():
+        outputs = known[source].component.outputs
+        given = types_of(outputs.get(name) if isinstance(outputs, Mapping) else outputs)
+        stream = f"stream {name!r} of {source!r}"
+        for field_ in read.fields:
+            if field_ not in fields:
+                hint = did_you_mean(field_, fields) or f": its fields are {list(fields)}"
+                yield f"it reads {field_!r}, which {stream} does not declare{hint}"
+            elif not _fits(given.get(field_), expected.get(field_)):
+                yield (
+                    f"it reads {field_!r} as {expected[field_].__name__}, and {stream} declares it as "
+                    f"{given[field_].__name__}"
+                )
+
+
+def _fits(given: object, expected: object) -> bool:
+    """Whether values of one type may be values of another; only for two classes it is known that they are not."""
+    if Any in (given, expected) or not isinstance(given, type) or not isinstance(expected, type):
+        return True
+    return issubclass(given, expected) or (expected is float and issubclass(given, int))
 
 
 def _inputs(declaration: Declaration, known: Mapping[Any, Declaration]) -> dict[tuple[str, str], tuple[str, ...]]:

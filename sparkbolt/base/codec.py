@@ -27,7 +27,7 @@ from typing import (
     is_typeddict,
 )
 
-from sparkbolt.base.words import Word
+from sparkbolt.base.words import EARLIER_NAMES, Word
 
 _MICROSECOND = timedelta(microseconds=1)
 SPARSE, ROW = "sparse", "row"
@@ -230,6 +230,9 @@ def _read_fields(value: Any, decoder: Callable[[str], Convert | None], names: Se
     try:
         for name, inner in value.items():
             convert = decoder(name)
+            if convert is None:
+                name = EARLIER_NAMES.get(name, name)
+                convert = decoder(name)
             if convert is None:
                 break
             values[name] = convert(inner)

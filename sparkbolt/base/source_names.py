@@ -32,6 +32,16 @@ def short_source(source: str) -> str:
     return short_sources([source])[source]
 
 
+def long_path(source: str | None) -> str | None:
+    """Return the path of a source, if its short name leaves a part of the path out.
+
+    >>> long_path("/var/log/a.log#17-5-4fd786f4855f5fa2"), long_path("orders/3"), long_path(None)
+    ('/var/log/a.log', None, None)
+    """
+    path = path_in(source or "")
+    return path if path != short_source(path) else None
+
+
 def short_sources(sources: Iterable[str]) -> dict[str, str]:
     """Return the short name of each of some sources; it has as much of the path as distinguishes it from the others.
 

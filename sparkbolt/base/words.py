@@ -6,8 +6,12 @@ where a member is needed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Final, Self
+
+EARLIER_NAMES: Final[Mapping[str, str]] = {"set_aside": "given_up"}
+"""Words and fields in stored files that have another name now; a reader accepts both."""
 
 
 class Word(StrEnum):
@@ -36,7 +40,8 @@ class Word(StrEnum):
         >>> Fruit.of("apple") is Fruit.APPLE, Fruit.of("pear"), Fruit.of("pear") in (Fruit.APPLE, "pear")
         (True, 'pear', True)
         """
-        member = cls._value2member_map_.get(text)
+        known = cls._value2member_map_
+        member = known.get(text, known.get(EARLIER_NAMES.get(text)))
         if isinstance(member, cls):
             return member
         unknown = str.__new__(cls, text)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from sparkbolt.api.arguments import checked, field_names, function, whole
 from sparkbolt.api.components import PartitionedSpout, TopologyContext
+from sparkbolt.api.named_fields import Fields, row_of
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.base.exceptions import pass_on
 from sparkbolt.connectors.argument_pickle import PicklesArguments
@@ -17,7 +18,7 @@ MAKER = function("a function that returns an iterable, which is called again aft
 
 
 class GeneratorSpout(PicklesArguments, PartitionedSpout):
-    """Emits the items of an iterable; each item is a list of values for the fields in ``outputs``.
+    """Emits the items of an iterable; each item is a list of values for the fields in ``outputs``, or has their names.
 
     ``make`` is a function ``make()`` or ``make(index, parallelism)``. Only task 0 reads the iterable of ``make()``.
     ``make(index, parallelism)`` is called for each task and returns that task's share. ``make`` must be
@@ -32,7 +33,7 @@ class GeneratorSpout(PicklesArguments, PartitionedSpout):
     An exception in the iterable fails the tree of that item and ends the iterable there.
 
     >>> def numbers(index, parallelism):
-    ...     return ([n] for n in range(index, 10, parallelism))
+    ...     return range(index, 10, parallelism)
     >>> GeneratorSpout(numbers, outputs=["n"]).outputs
     ['n']
     """
@@ -44,8 +45,8 @@ class GeneratorSpout(PicklesArguments, PartitionedSpout):
     @checked
     def __init__(
         self,
-        make: Annotated[Callable[..., Iterable[Sequence[Any]]], MAKER],
-        outputs: Sequence[str],
+        make: Annotated[Callable[..., Iterable[Any]], MAKER],
+        outputs: Fields,
         *,
         count: Annotated[int, whole(0)] | None = None,
     ) -> None:
@@ -136,7 +137,7 @@ class GeneratorSpout(PicklesArguments, PartitionedSpout):
         else:
             cursor = self._start(range_.task)
         cursor.skip_to(range_.start)
-        width = len(self.fields)
+        fields = tuple(self.fields)
         while cursor.position < range_.end and not cursor.ended:
             position = cursor.position
             item = cursor.next()
@@ -144,13 +145,14 @@ class GeneratorSpout(PicklesArguments, PartitionedSpout):
                 if position >= range_.start:
                     yield item
             elif item is not None:
-                if isinstance(item[0], (list, tuple)) and len(item[0]) == width:
-                    yield position, item[0]
+                row = row_of(item[0], fields)
+                if row is not None and len(row) == len(fields):
+                    yield position, row
                 else:
                     yield BadRecord(
                         position,
                         f"item {position} of the generator is {item[0]!r:.80}, expected a list of "
-                        f"{width} value(s) for the fields {self.fields}",
+                        f"{len(fields)} value(s) for the fields {self.fields}",
                     )
         kept = self._cursors.get(range_.source)
         if kept is None or kept.position <= cursor.position:

@@ -13,7 +13,7 @@ import socket
 import time
 from typing import Any
 
-from sparkbolt.errors import SparkboltError
+from sparkbolt.errors import SparkboltError, WrongUseError
 
 ANSWER_BYTES_MAX = 64 << 20
 _TCP = re.compile(r"tcp://(?:\[(.+)\]|([^:\[\]]+)):(\d+)")
@@ -54,6 +54,7 @@ def ask(
         NoAnswerError: there is no answer within ``secs``.
         NotAllowedError: the topology refuses to be asked.
         WrongRequestError: the topology does not understand the request, or could not carry it out.
+        WrongUseError: what the request names does not exist.
     """
     until = time.monotonic() + secs
     request = {"verb": verb, "by": by, "arguments": arguments or {}} | ({"token": token} if token else {})
@@ -72,7 +73,7 @@ def ask(
             f"the topology at {address} sent an invalid answer: check that the address belongs to a topology"
         )
     if "error" in body:
-        kinds = {"refused": NotAllowedError, "busy": NoAnswerError}
+        kinds = {"refused": NotAllowedError, "busy": NoAnswerError, "absent": WrongUseError}
         raise kinds.get(str(body.get("kind")), WrongRequestError)(str(body["error"]))
     return body["answer"]
 

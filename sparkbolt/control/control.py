@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from sparkbolt.base.exceptions import line_of
-from sparkbolt.errors import ConfigError, SparkboltError
+from sparkbolt.errors import ConfigError, SparkboltError, WrongUseError
 
 CONTROL_ENV = "SPARKBOLT_CONTROL"
 REQUEST_BYTES_MAX = 64 << 10
@@ -88,7 +88,7 @@ class ControlServer:
         """Open the socket and begin to answer, in separate threads.
 
         Args:
-            ask: returns the answer to a request; it must return within a second.
+            ask: returns the answer to a request, in the time that who asks waits.
             folder: a private folder for the socket; None: a new one, which the server removes at its end.
             tcp: host and port for TCP.
             token: the secret that requests over TCP must have.
@@ -216,6 +216,8 @@ class ControlServer:
         by = str(body.get("by") or "somebody")[:BY_CHARACTERS_MAX]
         try:
             return {"answer": self._ask(body["verb"], arguments, "".join(c if c.isprintable() else "?" for c in by))}
+        except WrongUseError as error:
+            return {"error": str(error), "kind": "absent"}
         except SparkboltError as error:
             return {"error": str(error), "kind": "wrong"}
         except Exception as error:

@@ -131,7 +131,7 @@ def gist_of(look: TopologyView, units: Mapping[str, str]) -> Gist:
         executed=sum(one.executed for one in components),
         acked=sum(one.acked for one in own),
         failed=sum(one.failed for one in own),
-        set_aside=sum(one.set_aside for one in components),
+        given_up=sum(one.given_up for one in components),
         errors=sum(one.errors for one in components),
         open_trees=metrics.open_trees,
         retries=look.retries,

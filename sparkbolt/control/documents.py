@@ -28,7 +28,7 @@ class Gist(TypedDict):
     """Trees that were acked."""
     failed: int
     """Trees that failed; each attempt counts."""
-    set_aside: int
+    given_up: int
     """Messages that were given up and wait for an operator: they were neither replayed nor discarded."""
     errors: int
     open_trees: int
@@ -138,7 +138,7 @@ class Numbers(TypedDict):
     executed: int
     acked: int
     failed: int
-    set_aside: int
+    given_up: int
     retried: int
     errors: int
     execute_ms: float
@@ -310,7 +310,7 @@ class SeriesPoint(TypedDict):
     executed: int
     acked: int
     failed: int
-    set_aside: int
+    given_up: int
     errors: int
     micro_batches: int
     micro_batch_ms: float | None
@@ -456,3 +456,48 @@ def accepted(text: str) -> Answer:
 def refused(text: str) -> Answer:
     """The change does not apply."""
     return Answer(done=False, refused=True, text=text)
+
+
+class TaskStateDocument(TypedDict):
+    """How much one task keeps."""
+
+    component: str
+    task: int
+    keys: int
+    """The number of keys of its ``KeyValueState``."""
+    attributes: list[str]
+    """The names of its durable attributes."""
+    bytes: int
+    """The size of everything that it keeps."""
+    other_bytes: dict[str, int]
+    """The size of what is neither: ``__window`` (windows), ``__trees`` (the values of open trees) and so on."""
+
+
+class StateDocument(TypedDict):
+    """How much the tasks of a topology keep after one micro-batch."""
+
+    micro_batch: int
+    tasks: list[TaskStateDocument]
+
+
+class StateEntry(TypedDict):
+    """A key with its value, or an attribute, of one task."""
+
+    task: int
+    attribute: str | None
+    """The name of an attribute; null: it is a key."""
+    key: Any
+    value: Any
+    """Objects of classes that are not Python's own are texts."""
+    cut: bool
+    """Whether the value is too long: then ``value`` is a text, the beginning of its JSON."""
+
+
+class ComponentStateDocument(TypedDict):
+    """Some of what the tasks of a component keep after one micro-batch."""
+
+    component: str
+    micro_batch: int
+    count: int
+    """How many keys and attributes there are; ``entries`` may be fewer."""
+    entries: list[StateEntry]

@@ -13,6 +13,7 @@ from typing import Protocol
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.progress import Progress
 from sparkbolt.control.documents import MemoryDocument, TopologyState
+from sparkbolt.control.kept_state import KeptState
 from sparkbolt.driver.overrides import Overrides
 from sparkbolt.layout.lane import Lane
 from sparkbolt.observe.history import History
@@ -81,6 +82,14 @@ class Operable(Protocol):
 
     def state_sizes(self) -> dict[str, int]:
         """Spark's state stores, as in ``NowDocument.state``."""
+
+    def stored(self, as_of: int | None) -> KeptState:
+        """What its tasks keep after a committed micro-batch, or after the last one; Spark reads it.
+
+        Raises:
+            WrongUseError: there is no such micro-batch.
+            StateError: nothing is committed yet.
+        """
 
     def activate(self) -> None:
         """Let spouts emit again.

@@ -2,7 +2,7 @@
 
 A topology that runs is asked; if it does not answer within ``ANSWER_SECS``, or has ended, its registration and its
 checkpoint answer. Nothing here waits for a micro-batch, and nothing raises for a topology in trouble: an unknown value
-is None, empty, or a sentence in ``why``.
+is None, empty, or a sentence in ``why``. Only the questions about state take longer, and raise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from sparkbolt.control import describe
 from sparkbolt.control.client import NoAnswerError, NotAllowedError, WrongRequestError, ask
 from sparkbolt.control.documents import (
     Answer,
+    ComponentStateDocument,
     SeriesDocument,
+    StateDocument,
     StoryDocument,
     TopologyDocument,
     TopologyEntry,
@@ -31,6 +33,15 @@ from sparkbolt.control.documents import (
     refused,
 )
 from sparkbolt.control.home import Home, HomeError, UnknownTopologyError, entry_with, is_place
+from sparkbolt.control.kept_state import (
+    READ_SECS,
+    WAIT_SECS,
+    AsOf,
+    First,
+    KeptState,
+    ReadState,
+    component_state_of,
+)
 from sparkbolt.control.letters.of_topology import ListedLetter, TopologyLetters
 from sparkbolt.control.letters.seen import count_seen
 from sparkbolt.control.letters.selection import LetterFilter, LetterKind
@@ -45,7 +56,7 @@ from sparkbolt.control.questions import Last, Search, TimeMs, Views, question
 from sparkbolt.control.stopped import StoppedTopology
 from sparkbolt.control.verbs import VERBS
 from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
-from sparkbolt.errors import SparkboltError
+from sparkbolt.errors import SparkboltError, StateError, WrongUseError
 from sparkbolt.observe.history import History, MicroBatchRecord
 
 ANSWER_SECS = 1.0
@@ -60,16 +71,24 @@ class Operator(Views):
     Its methods may be called from any thread.
     """
 
-    def __init__(self, home: str | None = None, *, open_files: OpenFiles, client_config: str | None = None) -> None:
+    def __init__(
+        self,
+        home: str | None = None,
+        *,
+        open_files: OpenFiles,
+        client_config: str | None = None,
+        read_state: ReadState | None = None,
+    ) -> None:
         """Look into ``home``: a path or URL; None: ``SPARKBOLT_HOME``, or the user's own default.
 
         Args:
             home: where topologies are registered.
             open_files: opens the checkpoint of a path or URL for reading; with ``write=True`` for changes.
             client_config: a file with properties of Kafka's client, for dead letters in Kafka.
+            read_state: reads the state in the checkpoint of a topology that does not run; None: nobody does.
         """
         self.home = Home(home)
-        self._open_files, self._client_config = open_files, client_config
+        self._open_files, self._client_config, self._read_state = open_files, client_config, read_state
         self._lock = threading.Lock()
         self._pasts: OrderedDict[str, Past] = OrderedDict()
 
@@ -343,6 +362,75 @@ class Operator(Views):
         lines = last_lines(entry["log_directory"], entry["name"], component=component, search=search, last=last)
         return [dict(line) for line in lines]
 
+    @question("/{topology}/state", wait_secs=WAIT_SECS)
+    def state(self, topology: str, as_of: AsOf = None) -> StateDocument:
+        """Get how much each task keeps: keys, attributes and bytes.
+
+        Args:
+            topology: the topology.
+            as_of: a committed micro-batch (default: the last one).
+
+        Raises:
+            WrongUseError: there is no such micro-batch.
+            StateError: the state cannot be read; the message says what to do.
+        """
+        answer = self._kept(topology, "state", {"as_of": as_of}, as_of, lambda kept: kept.sizes())
+        return cast(StateDocument, answer)
+
+    @question("/{topology}/state/{component}", wait_secs=WAIT_SECS)
+    def component_state(
+        self, topology: str, component: str, *, key: str | None = None, first: First = 50, as_of: AsOf = None
+    ) -> ComponentStateDocument:
+        """Get the first attributes and keys of a bolt with their values, or one key.
+
+        Args:
+            topology: the topology.
+            component: the bolt.
+            key: only this key, as JSON, where a list stands for a tuple; what is no JSON is a text.
+            first: the maximum number of entries.
+            as_of: a committed micro-batch (default: the last one).
+
+        Raises:
+            WrongUseError: there is no such bolt, key or micro-batch.
+            StateError: the state cannot be read; the message says what to do.
+        """
+        arguments = {"component": component, "key": key, "first": first, "as_of": as_of}
+        answer = self._kept(
+            topology, "component_state", arguments, as_of, lambda kept: component_state_of(kept, component, key, first)
+        )
+        return cast(ComponentStateDocument, answer)
+
+    def _kept(
+        self, topology: str, name: str, arguments: dict[str, Any], as_of: int | None, act: Callable[[KeptState], Any]
+    ) -> Any:
+        """The answer to a question about state: of a topology that runs, or from its checkpoint.
+
+        Raises:
+            WrongUseError: what the question names does not exist.
+            StateError: there is no answer; the message says what to do.
+        """
+        entry = self.find(topology)
+        try:
+            if TopologyState.of(entry["state"]).runs and entry["control"] is not None:
+                return self._answer(entry, name, arguments, "", READ_SECS)
+            place = entry["checkpoint"]
+            if place is None or self._read_state is None:
+                raise StateError(
+                    f"topology {entry['id']} has left no state: it ran without a checkpoint"
+                    if place is None
+                    else f"here nobody reads the state in a checkpoint: use `sparkbolt state {place}`"
+                )
+            return act(self._read_state(place, as_of))
+        except (StateError, WrongUseError):
+            raise
+        except NoAnswerError as error:
+            how = f"{error}{self._elsewhere(entry, entry['control'] or '')}"
+            raise StateError(
+                f"{how}; `sparkbolt state {entry['checkpoint'] or entry['id']}` reads its checkpoint"
+            ) from error
+        except (SparkboltError, OSError) as error:
+            raise StateError(str(error)) from error
+
     # Changes. Each is written to the topology's events with ``by``.
 
     def change(self, topology: str, verb: str, /, *, by: str, **arguments: Any) -> Answer:
@@ -371,14 +459,18 @@ class Operator(Views):
         if address is None:
             return None, f"topology {entry['id']} cannot be reached: it has not registered an address"
         try:
-            token = self.home.token(entry["id"]) if address.startswith("tcp:") else None
-            return ask(address, verb, arguments, by=by, token=token, secs=ANSWER_SECS), None
+            return self._answer(entry, verb, arguments, by, ANSWER_SECS), None
         except NoAnswerError as error:
             return None, str(error) + self._elsewhere(entry, address)
         except (NotAllowedError, WrongRequestError) as error:
             return None, str(error)
         except Exception as error:  # noqa: BLE001  the file system of the home may raise anything
             return None, line_of(error)
+
+    def _answer(self, entry: TopologyEntry, verb: str, arguments: dict[str, Any], by: str, secs: float) -> Any:
+        address = entry["control"] or ""
+        token = self.home.token(entry["id"]) if address.startswith("tcp:") else None
+        return ask(address, verb, arguments, by=by, token=token, secs=secs)
 
     @staticmethod
     def _elsewhere(entry: TopologyEntry, address: str) -> str:
@@ -428,13 +520,13 @@ class Operator(Views):
 
     def _count_again(self, entry: TopologyEntry, past: Past) -> None:
         """Register how many dead letters of a topology that has ended wait now."""
-        given_up = sum(one.set_aside for one in past.metrics().components.values())
+        given_up = sum(one.given_up for one in past.metrics().components.values())
         with contextlib.suppress(Exception):  # it is a number in a list
             described = past.description()
             letters = self._open_files(described.letters_directory or past.directory)
             waiting = max(0, given_up - count_seen(described.letters.values(), letters.read))
             self.home.find(entry["id"])
-            self.home.write({**entry, "gist": {**entry["gist"], "set_aside": waiting}})
+            self.home.write({**entry, "gist": {**entry["gist"], "given_up": waiting}})
 
     def _letters_of(self, past: Past, when: str = "", no_return: str | None = None) -> TopologyLetters:
         described, config = past.description(), self._client_config

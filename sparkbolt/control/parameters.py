@@ -231,6 +231,12 @@ class Row:
     CONTEXT: ClassVar[tuple[str, ...]] = ()
     """Parameters of the function that are not arguments."""
 
+    @property
+    def help(self) -> str:
+        """The description in the help of its command: the docstring, up to its sections."""
+        text = re.split(r"^\w+:$", inspect.getdoc(self.act) or "", maxsplit=1, flags=re.MULTILINE)[0]
+        return " ".join(text.split())
+
     @classmethod
     def of(cls, function: Callable[..., Any], **more: Any) -> Self:
         """The row of a function: its name, the first sentence of its docstring, and its parameters."""

@@ -51,8 +51,8 @@ def problems_of(entry: TopologyEntry, now: NowDocument | None = None) -> list[Ve
         found += [(WARN, text) for text in now["full"]]
     if state is _S.ACTIVE and gist["lag_growth"]:
         found.append((WARN, f"falls behind: its lag grew by {lags_text(gist['lag_growth'])} within a minute"))
-    if gist["set_aside"]:
-        messages = "1 message" if gist["set_aside"] == 1 else f"{gist['set_aside']:,} messages"
+    if gist["given_up"]:
+        messages = "1 message" if gist["given_up"] == 1 else f"{gist['given_up']:,} messages"
         found.append((WARN, f"{messages} given up: see `sparkbolt dlq list {entry['name']}`"))
     known = [Verdict(level=one[0], text=one[1]) for one in found if one is not None]
     return sorted(known, key=lambda one: _WORST_FIRST.index(one["level"]))

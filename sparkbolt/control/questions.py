@@ -31,6 +31,8 @@ class TopologyQuestion(Row):
     """The type of the answer."""
     absent: str = ""
     """The sentence if the answer is None."""
+    wait_secs: float | None = None
+    """How long a request waits for an answer that may take longer than others."""
 
 
 QUESTIONS: dict[str, TopologyQuestion] = {}

@@ -3,7 +3,8 @@
 A request is durable in the checkpoint (``intent``) before it applies, so that it also holds after a crash; only
 ``kill`` and ``restart`` are not remembered. One thread carries out the requests in order. A request waits ``WAIT_SECS``
 for it; if the engine is busy for longer, the answer says that the request was accepted, and it is carried out later.
-``document`` never waits: its values may be those of the last micro-batch.
+``document`` never waits: its values may be those of the last micro-batch. ``state`` and ``component_state`` take as
+long as Spark needs to read them.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from sparkbolt.control.books import EVENTS_FILE, ErrorBook, EventBook
 from sparkbolt.control.description import DESCRIPTION_FILE, Description, letters_of
 from sparkbolt.control.documents import (
     Answer,
+    ComponentStateDocument,
     Gist,
     SeriesDocument,
+    StateDocument,
     TopologyDocument,
     TopologyEntry,
     TopologyState,
@@ -39,6 +42,7 @@ from sparkbolt.control.documents import (
     refused,
 )
 from sparkbolt.control.intent import CONTROL_FILE, Intent, Scale
+from sparkbolt.control.kept_state import AsOf, First, component_state_of
 from sparkbolt.control.letters.seen import count_seen
 from sparkbolt.control.operable import Operable, TopologyView
 from sparkbolt.control.parameters import Row
@@ -199,7 +203,7 @@ class Steering:
     def gist(self, look: TopologyView) -> Gist:
         """The few numbers of a list of topologies."""
         gist = describe.gist_of(look, {spec.id: describe.unit_of(spec) for spec in self.topology.spouts})
-        gist["set_aside"] = max(0, gist["set_aside"] - self._letters_seen())
+        gist["given_up"] = max(0, gist["given_up"] - self._letters_seen())
         now_s = time.monotonic()
         grown = {unit: self._growths[unit].seen(lag, now_s) for unit, lag in gist["lags"].items()}
         growth = {unit: by for unit, by in grown.items() if by}
@@ -332,6 +336,27 @@ class Steering:
         """
         return micro_batches_of(self.operable.history() or History(), last)
 
+    def state(self, as_of: AsOf = None) -> StateDocument:
+        """How much its tasks keep.
+
+        Args:
+            as_of: a committed micro-batch (default: the last one).
+        """
+        return self.operable.stored(as_of).sizes()
+
+    def component_state(
+        self, component: str, key: str | None = None, first: First = 50, as_of: AsOf = None
+    ) -> ComponentStateDocument:
+        """What the tasks of a component keep.
+
+        Args:
+            component: the component.
+            key: one key.
+            first: the maximum number of entries.
+            as_of: a committed micro-batch (default: the last one).
+        """
+        return component_state_of(self.operable.stored(as_of), component, key, first)
+
     # The thread that carries out.
 
     def _carry_out(self, act: Callable[[], Answer], later: str) -> Answer:
@@ -417,5 +442,12 @@ class Steering:
             log.debug("the events of topology %r cannot be written: %s", self.topology.name, line_of(error))
 
 
-LIVE = {one.__name__: Row.of(one) for one in (Steering.document, Steering.series, Steering.micro_batches)}
+_QUESTIONS = (
+    Steering.document,
+    Steering.series,
+    Steering.micro_batches,
+    Steering.state,
+    Steering.component_state,
+)
+LIVE = {one.__name__: Row.of(one) for one in _QUESTIONS}
 """The questions that a topology answers itself."""

@@ -96,6 +96,11 @@ class Verb(Row):
         return self.title or self.name.replace("-", " ").capitalize()
 
     @property
+    def help(self) -> str:
+        """The description in the help of its command."""
+        return self.effect or self.about
+
+    @property
     def route(self) -> str:
         """Its route below ``/topologies/ID/``."""
         return self.path or self.name
@@ -195,7 +200,7 @@ def kill(
     Args:
         steering: handles the requests to the topology.
         by: who asks.
-        wait_secs: the time that open trees have to finish, in seconds (default: the message timeout).
+        wait_secs: the time that open trees have to finish, in seconds, or as 5m or 1h (default: the message timeout).
     """
     topology = steering.topology
     timeout_secs = steering.intent.overrides(topology).message_timeout_secs or topology.config.message_timeout_secs
@@ -210,7 +215,7 @@ def kill(
 
 
 @verb(
-    effect="The change applies at once and stays after restarts.",
+    effect="The setting changes at once, and keeps its new value after restarts.",
     title="Change a setting",
     button="Change setting",
     later="the change applies as soon as it handles the request",
@@ -223,7 +228,7 @@ def set_(steering: Steering, by: str, key: str, value: str, *, component: str | 
     Args:
         steering: handles the requests to the topology.
         by: who asks.
-        key: log-level, max-spout-pending, micro-batch-target ...
+        key: one of log-level, max-spout-pending, micro-batch-target, message-timeout, max-attempts.
         value: the new value; it stays after a restart, and `default` undoes a change.
         component: only for this spout or bolt.
     """
@@ -274,11 +279,11 @@ def rebalance(
     Args:
         steering: handles the requests to the topology.
         by: who asks.
-        wait_secs: as Storm's; it has no effect.
-        num_workers: as Storm's: the number of processes, which Spark sets.
+        wait_secs: accepted because Storm has it; it has no effect.
+        num_workers: refused, because Spark sets the number of processes; Storm has this option.
         executors: the number of tasks of a component (repeatable).
-        spark_partitions: the number of Spark's partitions, among which the tasks are spread.
-        reset: first go back to the numbers of the code, without those of earlier rebalances.
+        spark_partitions: the number of Spark's partitions, over which the tasks are distributed.
+        reset: first return to the numbers in the code, without those of earlier rebalances.
     """
     components, mistakes = steering.components, []
     for name, number in (executors or {}).items():
@@ -317,7 +322,7 @@ def savepoint(
     Args:
         steering: handles the requests to the topology.
         by: who asks.
-        name: the name of the savepoint (default: the time).
+        name: the name of the savepoint, a folder below savepoints in the checkpoint (default: the time).
     """
     moment = datetime.fromtimestamp(steering.now_ms() / 1000, UTC)
     chosen = name or moment.strftime("%Y-%m-%dT%H-%M-%SZ")
@@ -335,7 +340,8 @@ def savepoint(
 
 
 @verb(
-    effect="From now on, Sparkbolt records each hop of the messages with this id. The list of traced trees shows them.",
+    effect="From now on, Sparkbolt records each hop of the messages with this id. See them on the page Trees, "
+    "or with `sparkbolt errors TOPOLOGY --state acked`.",
     title="Trace a message",
     button="Trace message",
     later="its hops are recorded as soon as it handles the request",

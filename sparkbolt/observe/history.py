@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from sparkbolt.base.codec import SPARSE, Coder, decode, encode
 from sparkbolt.base.file_access import Files
+from sparkbolt.base.words import EARLIER_NAMES
 from sparkbolt.observe.histogram import Histogram
 from sparkbolt.observe.measurements import (
     Flow,
@@ -39,7 +40,7 @@ COUNTED: Final = (
     "executed",
     "acked",
     "failed",
-    "set_aside",
+    "given_up",
     "retried",
     "dead_letters",
     "errors",
@@ -65,6 +66,10 @@ RINGS: Final = (Ring(10, 360, 10), Ring(300, 288, 60), Ring(3600, 720, 300))
 
 
 _Rounded = Annotated[float, Coder(lambda value: round(value, 3), lambda value: value)]
+_Counts = Annotated[
+    dict[str, float],
+    Coder(dict, lambda counts: {EARLIER_NAMES.get(name, name): count for name, count in counts.items()}),
+]
 _Flows = Annotated[dict[Flow, FlowCounts], Coder(flows_to_json, flows_from_json)]
 
 
@@ -80,7 +85,7 @@ class Bucket:
     micro_batches: int = 0
     micro_batch_ms: _Rounded = 0.0
     """How long these took, summed."""
-    components: dict[str, dict[str, float]] = field(default_factory=dict)
+    components: dict[str, _Counts] = field(default_factory=dict)
     """By component: the counters in ``COUNTED`` that are not 0."""
     flows: _Flows = field(default_factory=dict)
     execute: dict[str, Histogram] = field(default_factory=dict)

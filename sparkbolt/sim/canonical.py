@@ -51,7 +51,7 @@ def same(one: Any, other: Any, depth: int = 0) -> bool:
     if isinstance(one, _ATOMS):
         return bool(one == other) or (one != one and other != other)
     if isinstance(one, Tuple):
-        return same((one._origin, one.values, one.anchors), (other._origin, other.values, other.anchors), depth + 1)
+        return same((one._origin, dict(one), one.anchors), (other._origin, dict(other), other.anchors), depth + 1)
     if isinstance(one, Mapping):
         return len(one) == len(other) and all(
             key in other and same(value, other[key], depth + 1) for key, value in one.items()

@@ -12,6 +12,7 @@ from typing import Any
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.base.exceptions import Interruption
 from sparkbolt.driver.ledger.agreement import LoggedOffset
+from sparkbolt.driver.ledger.generations import FIRST_FOLDER, TOPOLOGY_FILE, Generation, Generations, SparkLog, keep
 from sparkbolt.driver.ledger.ledger_files import Tenure
 from sparkbolt.driver.machine import DriverMachine
 from sparkbolt.files.memory import MemoryFiles
@@ -56,14 +57,39 @@ class Durable:
     files: CrashingFiles = field(default_factory=CrashingFiles)
     lives: int = 0
     """Number of lives that ever began; it names each of them."""
-    log: SimulatedLog = field(default_factory=SimulatedLog)
-    """Spark's own files."""
-    stores: dict[int, DictStore] = field(default_factory=dict)
-    """The committed segments of each task, by its dest."""
+    logs: dict[str, SimulatedLog] = field(default_factory=lambda: {FIRST_FOLDER: SimulatedLog()})
+    """Spark's own files, by its folder."""
+    states: dict[str, dict[int, DictStore]] = field(default_factory=lambda: {FIRST_FOLDER: {}})
+    """The committed segments of each task, by its dest; by Spark's folder."""
+    generations: Generations = field(default_factory=lambda: Generations((Generation(),)))
+    """The shapes of the topology."""
     letters: dict[str, DeadLetter] = field(default_factory=dict)
     """The dead letters that sinks hold, by id."""
     queues: dict[int, Queue] = field(default_factory=dict)
     """The queue of each task of a fed ``Spout``."""
+
+    @property
+    def log(self) -> SimulatedLog:
+        """Spark's files of the newest generation."""
+        return self.logs[self.generations[-1].folder]
+
+    @property
+    def stores(self) -> dict[int, DictStore]:
+        """The committed segments of each task of the newest generation, by its dest."""
+        return self.states[self.generations[-1].folder]
+
+    @property
+    def last_commit(self) -> int:
+        """The last micro-batch that is committed; -1 if there is none."""
+        return SparkLog(SparkFiles(self), self.generations).last_commit
+
+    def keep(self, generations: Generations) -> bool:
+        """Store the generations, as a start on Spark does; return whether they have changed."""
+        if generations == self.generations:
+            return False
+        files = SparkFiles(self)
+        keep(files, self.generations, generations, files.remove_folder)
+        return True
 
     def take_life(self, tenure: Tenure) -> int:
         """Return the number of a life that begins in the driver of ``tenure``."""
@@ -72,8 +98,62 @@ class Durable:
 
     def logged(self, micro_batch_id: int) -> LoggedOffset | None:
         """Return the offset that is logged as the end of a micro-batch; None if there is none."""
-        text = self.log.offsets.get(micro_batch_id)
+        one = self.generations.of(micro_batch_id)
+        text = self.logs[one.folder].offsets.get(micro_batch_id - one.first)
         return None if text is None else LoggedOffset((), json.loads(text))
+
+
+class SparkFiles:
+    """The files of a checkpoint, with those of Spark's logs among them."""
+
+    def __init__(self, durable: Durable) -> None:
+        """Show the files that there are at each call."""
+        self._durable = durable
+
+    def _log(self, path: str) -> dict[int, Any] | set[int] | None:
+        folder, _, name = path.rpartition("/")
+        log = self._durable.logs.get(folder)
+        return None if log is None or name not in ("offsets", "commits") else getattr(log, name)
+
+    def read(self, name: str) -> bytes | None:
+        """See ``Files.read``; the content of Spark's files is not shown."""
+        return self._durable.files.read(name)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """See ``Files.create``."""
+        return self._durable.files.create(name, data)
+
+    def write(self, name: str, data: bytes) -> None:
+        """See ``Files.write``."""
+        self._durable.files.write(name, data)
+        if name == TOPOLOGY_FILE:
+            self._durable.generations = generations = Generations.parsed(data)
+            self._durable.logs.setdefault(generations[-1].folder, SimulatedLog())
+            self._durable.states.setdefault(generations[-1].folder, {})
+
+    def names(self, folder: str) -> list[str]:
+        """See ``Files.names``."""
+        log = self._log(folder)
+        return self._durable.files.names(folder) if log is None else [str(number) for number in log]
+
+    def remove(self, name: str) -> None:
+        """See ``Files.remove``."""
+        folder, _, number = name.rpartition("/")
+        log = self._log(folder)
+        if log is None:
+            self._durable.files.remove(name)
+            return
+        self._durable.files.before_change()
+        if isinstance(log, set):
+            log.discard(int(number))
+        else:
+            log.pop(int(number), None)
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder of Spark's."""
+        self._durable.files.before_change()
+        self._durable.logs.pop(folder, None)
+        self._durable.states.pop(folder, None)
 
 
 class Driver:

@@ -293,9 +293,9 @@ class LocalEngine:
     def _take_over(self, started: Continuation) -> None:
         """Move the state, if the generation that starts needs it, as Spark's engine does."""
         self._folders[self.generations[-1].folder] = self.stores
-        newest = started.generations[-1]
-        if newest.moves and self.last_commit < newest.base:
-            before = started.generations[-2]
+        newest, unmoved = started.generations[-1], started.generations.unmoved(self.last_commit)
+        if unmoved is not None:
+            before, _ = unmoved
             components = started.lane.topology.components
             had, environment = self._folders[before.folder], self._environment
             self._folders[newest.folder] = moved_stores(

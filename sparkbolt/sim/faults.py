@@ -66,6 +66,8 @@ class FaultKind(Word):
     CANNOT_OPEN = "cannot-open"
     TARGET_AWAY = "target-away"
     DIES_OUTSIDE = "dies-outside"
+    CHANGES_SHAPE = "changes-shape"
+    REBALANCES = "rebalances"
 
 
 KINDS: dict[Step, dict[FaultKind, str]] = {
@@ -126,6 +128,14 @@ KINDS: dict[Step, dict[FaultKind, str]] = {
     Step.PROMOTED: {FaultKind.DRIVER_DIES: "the driver dies after the promotion"},
     Step.COMPACTING: {FaultKind.DRIVER_DIES: "the driver dies in the middle of a compaction"},
 }
+CHANGES = {
+    FaultKind.DRIVER_DIES: (FaultKind.CHANGES_SHAPE, "and the topology starts in another shape"),
+    FaultKind.QUERY_DIES: (FaultKind.REBALANCES, "in another shape"),
+}
+"""The deaths after which the topology may go on in another shape."""
+for _kinds in KINDS.values():
+    _kinds |= {change: f"{_kinds[death]}, {words}" for death, (change, words) in CHANGES.items() if death in _kinds}
+SHAPED = frozenset(change for change, _ in CHANGES.values())
 _KNOWN = {(step, kind): None for step, kinds in KINDS.items() for kind in kinds}
 PLACES = 1 << 16
 
@@ -174,7 +184,13 @@ class Fault:
 
 
 def draw(
-    random_: random.Random, micro_batches: int, *, queues: bool, committers: bool, faults_max: int = 4
+    random_: random.Random,
+    micro_batches: int,
+    *,
+    queues: bool,
+    committers: bool,
+    shapes: bool = False,
+    faults_max: int = 4,
 ) -> tuple[Fault, ...]:
     """Draw the faults of one seed, in the order of their micro-batches.
 
@@ -183,6 +199,7 @@ def draw(
         micro_batches: Faults happen only in this many first micro-batches.
         queues: Whether there are queues that can deliver messages again.
         committers: Whether there are committers.
+        shapes: Whether the topology changes its shape; then about half of the faults are changes.
         faults_max: The most faults that are drawn.
     """
     steps = [step for step in KINDS if committers or step != Step.COMMITTING]
@@ -190,7 +207,10 @@ def draw(
     for _ in range(random_.randint(0, faults_max)):
         step = random_.choice(steps)
         kinds = [kind for kind in KINDS[step] if queues or kind != FaultKind.QUEUE_GIVES_AGAIN]
-        faults.append(Fault(random_.randrange(micro_batches), step, random_.choice(kinds), random_.randrange(PLACES)))
+        chosen = [kind for kind in kinds if kind in SHAPED]
+        if not shapes or not chosen or random_.random() < 0.5:
+            chosen = [kind for kind in kinds if kind not in SHAPED]
+        faults.append(Fault(random_.randrange(micro_batches), step, random_.choice(chosen), random_.randrange(PLACES)))
     return tuple(sorted(faults))
 
 

@@ -94,7 +94,8 @@ class AttemptObserver:
             stories: Whether to record each step of each tree in words.
             trails: Whether to record checksums of everything that tasks do.
         """
-        self._lane = lane
+        self.lane = lane
+        """The lane whose tasks are observed."""
         self._stories = stories
         self._trails = trails
         self.now = Sightings(-1)
@@ -132,7 +133,7 @@ class AttemptObserver:
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
         """Return the rows of a task, or rows during which the worker dies."""
         self.preparing = ""
-        if self._stories and task.context.component in self._lane.fused_into:  # its values are the very ones emitted
+        if self._stories and task.context.component in self.lane.fused_into:  # its values are the very ones emitted
             self._changes.giving(task.context.task, rows)
         if self._rows_left is None:
             return rows
@@ -217,7 +218,7 @@ class AttemptObserver:
             self.now.trail.append((component, checksum))
         if not self._stories:
             return
-        target, to = self._lane.topology.task_owner(routed.target)
+        target, to = self.lane.topology.task_owner(routed.target)
         values = [f"{[column[row] for column in columns]!r:.80}" for row in range(routed.count)]
         words = [f"{component}[{index}] sent {text} to {target}[{to}]" for text in values]
         if self._trails:

@@ -221,6 +221,7 @@ def simulate(
     *,
     feed: Feed | None = None,
     messages_max: int = MESSAGES_MAX,
+    later: Sequence[Topology | TopologyBuilder] = (),
     history: str | Sequence[str] | None = None,
     repeat: bool = True,
     strict: bool = False,
@@ -238,13 +239,18 @@ def simulate(
         feed: By spout (or ``"spout/stream"``) the values of its messages, in order or by field. A fed ``Spout`` stands
             for a queue, which delivers a message again if it failed or its connection was lost.
         messages_max: How many messages are read from a spout that is not fed.
+        later: Later shapes of the topology, in their order: it changes to them on the way, also while drivers die, and
+            back before the new shape has committed anything. Tasks of bolts, windows, settings, migrations and bolts
+            without state may differ; spouts, and the ids of bolts that keep state, stay.
         history: Faults that replace those of the seed, in the form of ``SimulationReport.history``.
         repeat: Run the seed a second time, in a process with another hash seed, and name a component that acts
             differently there.
         strict: Whether a mistake of the topology itself (``SimulationReport.mistakes``) is a failure, too.
 
     Raises:
-        SimulationError: A spout cannot be read here, or ``feed`` names a spout that does not exist.
+        SimulationError: A spout cannot be read here, ``feed`` names a spout that does not exist, or a change to one of
+            ``later`` cannot be simulated.
+        CheckpointError: A topology of ``later`` cannot go on from the one before.
         ValueError: ``history`` does not consist of faults.
         InvalidTopology: As ``TopologyBuilder.build``.
         TypeError: ``topology`` is neither a topology nor a builder.
@@ -256,7 +262,7 @@ def simulate(
     ...     def execute(self, tup, collector):
     ...         collector.emit([2 * tup["n"]])
     >>> builder = TopologyBuilder("doubling")
-    >>> builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(50)), outputs=["n"]))
+    >>> _ = builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(50)), outputs=["n"]))
     >>> _ = builder.set_bolt("double", Double(), parallelism=2).shuffle_grouping("numbers")
     >>> report = simulate(builder.build(), seed=7, repeat=False)
     >>> report.ok
@@ -266,13 +272,15 @@ def simulate(
 
     topology = topology_of(topology)
     faults = None if history is None else history_of(history)
-    subject = subject_of(topology, feed, messages_max)
+    shapes = tuple(map(topology_of, later))
+    subject = subject_of(topology, feed, messages_max, later=shapes)
+    command = f"simulate(topology, seed={{seed}}, {'later=[...], ' if shapes else ''}history={{history!r}})"
     with quiet_collector():
         trial = try_once(subject, seed)
         if not repeat:
-            report = report_of(subject, run_seed(subject, seed, faults, state=True))
+            report = report_of(subject, run_seed(subject, seed, faults, state=True), command=command)
             return report.with_trial(subject, trial, strict=strict)
-        other_process = process_like(topology, feed, messages_max)
+        other_process = process_like(topology, feed, messages_max, shapes)
         if other_process is not None:
             other_process.ask("trail", seed, faults, False)
         run = run_seed(subject, seed, faults, trails=True, state=True)
@@ -283,7 +291,7 @@ def simulate(
 
         component = difference(run.trail, again(False)[0])
         if component is None:
-            return report_of(subject, run).with_trial(subject, trial, strict=strict)
+            return report_of(subject, run, command=command).with_trial(subject, trial, strict=strict)
 
         def both() -> str:
             if other_process is not None:

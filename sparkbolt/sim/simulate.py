@@ -19,6 +19,8 @@ RETURNING_MICRO_BATCHES = 24
 """With give-backs, further faults happen in this many first micro-batches."""
 MICRO_BATCHES = (1, 1, 2, 2, 3)
 """Choices for the number of micro-batches in which messages are read while faults are on."""
+CHANGING_MICRO_BATCHES = 8
+"""If the topology changes its shape, further faults happen in this many first micro-batches."""
 STATE_EVERY = 8
 STAND_IN = (
     "what it depends on is not there in a simulation. Give it a stand-in, in prepare or execute, where "
@@ -69,6 +71,9 @@ def faults_of(subject: Subject, seed: int, *, give_backs: int = 0) -> tuple[int,
     if give_backs:
         later = random.Random(f"later {seed}")
         faults += draw(later, RETURNING_MICRO_BATCHES, queues=queues, committers=committers)
+    if subject.shapes:
+        changes = random.Random(f"changes {seed}")
+        faults += draw(changes, CHANGING_MICRO_BATCHES, queues=queues, committers=committers, shapes=True)
     return micro_batches, tuple(sorted(faults))
 
 

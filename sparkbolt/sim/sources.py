@@ -210,7 +210,7 @@ class FedSpout(PartitionedSpout):
 class Queue:
     """The server's side of a queue: it outlives every driver, and forgets a message only when it is acked.
 
-    A message that failed too often is set aside, as brokers do with a dead letter.
+    A message that failed too often is given up, as brokers do with a dead letter.
     """
 
     def __init__(self, messages: Sequence[tuple[str, Sequence[Any]]], attempts_max: int) -> None:
@@ -223,7 +223,7 @@ class Queue:
         self.given: dict[int, int] = {}
         """Messages by delivery tag of the present connection."""
         self.done: set[int] = set()
-        """Messages that were acked or set aside."""
+        """Messages that were acked or given up."""
         self._tag = 0
         self._broken = False
 

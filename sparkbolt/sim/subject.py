@@ -3,7 +3,8 @@
 The topology is simulated as it is, with three exceptions: its sources are replaced (``sources``), the ledger's log is
 compacted every few micro-batches, and a patience of more than a minute becomes a minute. Components are unpickled for
 each task and life, as on executors, and their files go into a directory of the subject's own (``rehearsal``). A spout
-that would take messages from a real queue, or whose rows Spark reads, must be fed, or is refused.
+that would take messages from a real queue, or whose rows Spark reads, must be fed, or is refused. A topology may have
+several shapes, among which it changes.
 """
 
 from __future__ import annotations
@@ -21,14 +22,19 @@ from sparkbolt.api.components import Component, PartitionedSpout, Spout
 from sparkbolt.api.config import Config, did_you_mean
 from sparkbolt.api.dead_letters import DeadLetterSink
 from sparkbolt.api.inlets import InletSpout
+from sparkbolt.api.keyed_state import refusal
 from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.base.exceptions import pass_on
+from sparkbolt.driver.ledger.generations import Generation, Generations
+from sparkbolt.driver.transition import moves, transition
 from sparkbolt.errors import SparkboltError
 from sparkbolt.layout.lane import Lane, lay_out
 from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.sources import BoundedSpout, FedSpout, SimulatedQueue, Survey, survey, values_row
 from sparkbolt.worker.environment import Observer, WorkerEnvironment, main_definitions
+from sparkbolt.worker.state.division import moved_stores
+from sparkbolt.worker.state.task_state import DictStore
 from sparkbolt.worker.worker import context_of
 
 MESSAGES_MAX = 200
@@ -62,12 +68,50 @@ class Subject:
     messages_max: int
     rehearsal: Rehearsal
     """The directory for files of components; all runs in one process use it, one after the other."""
+    shapes: tuple[Topology, ...] = ()
+    """The shapes among which the topology changes, the first one at first; none if it does not change."""
 
     def environment_with(
         self, stamps: Callable[[], int], observer: Observer | None, sink: DeadLetterSink
     ) -> WorkerEnvironment:
         """Return the environment of a world's workers; ``sink`` takes the dead letters of all spouts."""
         return dataclasses.replace(self.environment, stamps=stamps, observer=observer, letter_sink=lambda _: sink)
+
+    def begun(self, shape: int, known: Generations, last_commit: int) -> tuple[Subject, Generations]:
+        """Begin as one of the shapes.
+
+        Args:
+            shape: Its place among ``shapes``.
+            known: The generations of the checkpoint; none if it is new.
+            last_commit: The last micro-batch that is committed.
+
+        Returns:
+            The topology as it goes on, and the generations with the one that begins.
+
+        Raises:
+            CheckpointError: It cannot go on as that shape.
+        """
+        started = transition(self.shapes[shape], CORES, known, last_commit, refusal)
+        started.check("of the simulation", apply=True)
+        if started.generations == known:
+            return self, known
+        environment = _environment(started.lane)
+        environment.rehearsal_directory = self.rehearsal.directory
+        return (
+            dataclasses.replace(self, topology=started.lane.topology, lane=started.lane, environment=environment),
+            started.generations,
+        )
+
+    def moved(
+        self,
+        states: Mapping[str, Mapping[int, DictStore]],
+        between: tuple[Generation, Generation],
+        stamps: Callable[[], int],
+    ) -> dict[int, DictStore]:
+        """The segments, by dest, with which the second of two generations begins; ``states`` has them by folder."""
+        before, after = between
+        components, namespace = self.topology.components, self.environment.namespace
+        return moved_stores(states[before.folder], moves(before, after), components, stamps, namespace)
 
     @cached_property
     def positions(self) -> dict[str, int]:
@@ -80,6 +124,7 @@ def subject_of(
     feed: Feed | None = None,
     messages_max: int = MESSAGES_MAX,
     rehearsal_directory: str | None = None,
+    later: Sequence[Topology] = (),
 ) -> Subject:
     """Prepare a topology.
 
@@ -88,10 +133,14 @@ def subject_of(
         feed: Messages for spouts whose own sources are not to be read.
         messages_max: How many messages of each spout are read.
         rehearsal_directory: Where components write their files; None: a directory that is created, and removed.
+        later: Other shapes of the topology, which it has later.
 
     Raises:
-        SimulationError: ``feed`` names no spout, or a spout cannot be read here or would empty a real queue.
+        SimulationError: ``feed`` names no spout, or a spout cannot be read here or would empty a real queue; or a
+            change to one of ``later`` cannot be simulated.
     """
+    for one in later:
+        _check_shape(topology, one)
     fed = _fed_rows(topology, feed or {})
     _refuse_queues(topology, fed)
     rehearsal = Rehearsal(rehearsal_directory)
@@ -120,7 +169,54 @@ def subject_of(
     }
     environment = _environment(lane)
     environment.rehearsal_directory = rehearsal.directory
-    return Subject(simulated, lane, environment, surveys, queued, messages_max, rehearsal)
+    subject = Subject(simulated, lane, environment, surveys, queued, messages_max, rehearsal)
+    if later:
+        sources = {spec.id: spec for spec in simulated.spouts}
+        subject.shapes = (simulated, *(_with_sources(one, sources) for one in later))
+        generations = Generations()
+        for shape in range(len(subject.shapes)):
+            generations = subject.begun(shape, generations, shape - 1)[1]  # says what is refused
+    return subject
+
+
+def _check_shape(topology: Topology, later: Topology) -> None:
+    """Check that a simulation can follow the change to another shape, and back.
+
+    Raises:
+        SimulationError: It cannot: its checkers know messages and kept state by the ids of components, and trees by
+            the tasks that start them.
+    """
+    instead = "TopologyTestDriver.from_checkpoint tries such a change on kept state"
+    if _followed(topology) != _followed(later):
+        raise SimulationError(
+            "a topology of later= has other spouts, another number of their tasks, or other bolts that keep state or "
+            f"start trees: a simulation changes the tasks and the settings of the same bolts; {instead}"
+        )
+    if topology.feedback_subscriptions or later.feedback_subscriptions:
+        raise SimulationError(f"a topology with later= has a loop (feedback=True), which no change follows; {instead}")
+
+
+def _followed(topology: Topology) -> dict[str, int | None]:
+    """The components that each shape has; by id the number of tasks of spouts."""
+    starters = lay_out(topology, CORES).starters
+    return {
+        spec.id: spec.parallelism if spec.is_spout else None
+        for spec in topology.components.values()
+        if spec.is_spout or spec.keeps_state or spec.id in starters
+    }
+
+
+def _with_sources(topology: Topology, sources: Mapping[str, ComponentSpec]) -> Topology:
+    """A later shape, with the sources and the limits of the first."""
+    specs = {
+        spec.id: dataclasses.replace(
+            spec,
+            component=sources[spec.id].component if spec.id in sources else spec.component,
+            config=_shortened(spec.config),
+        )
+        for spec in topology.components.values()
+    }
+    return Topology(topology.name, _shortened(topology.config), specs)
 
 
 def _shortened(config: Config) -> Config:

@@ -35,6 +35,7 @@ class SimulatingProcess:
         topology: Topology,
         feed: Feed | None,
         messages_max: int,
+        later: Sequence[Topology] = (),
         *,
         hash_seed: int,
         command: str = PLAIN_COMMAND,
@@ -45,6 +46,7 @@ class SimulatingProcess:
             topology: The topology to simulate.
             feed: As in ``simulate``.
             messages_max: As in ``simulate``.
+            later: As in ``simulate``.
             hash_seed: The value of its ``PYTHONHASHSEED``.
             command: The command that reproduces a failure, as in ``report_of``.
         """
@@ -59,7 +61,7 @@ class SimulatingProcess:
         """Why it cannot answer; None if it can."""
         self._send((sys.path, os.getcwd(), self._rehearsal.directory))
         self._send(pickled_definitions(main_definitions()))
-        self._send(cloudpickle.dumps((topology, feed, messages_max, command)))
+        self._send(cloudpickle.dumps((topology, feed, messages_max, later, command)))
 
     @property
     def answers(self) -> IO[bytes]:
@@ -107,16 +109,18 @@ class SimulatingProcess:
 _processes: dict[bytes, SimulatingProcess] = {}
 
 
-def process_like(topology: Topology, feed: Feed | None, messages_max: int) -> SimulatingProcess | None:
+def process_like(
+    topology: Topology, feed: Feed | None, messages_max: int, later: Sequence[Topology]
+) -> SimulatingProcess | None:
     """Return a process with another hash seed for this topology, kept for the next call; None if it is impossible."""
     try:
-        key = cloudpickle.dumps((topology, feed, messages_max))
+        key = cloudpickle.dumps((topology, feed, messages_max, later))
     except Exception:  # noqa: BLE001  pickling calls user code; the second run is then made in this process
         return None
     if key not in _processes:
         close_processes()
         other = 2 if os.environ.get("PYTHONHASHSEED") == "1" else 1
-        _processes[key] = SimulatingProcess(topology, feed, messages_max, hash_seed=other)
+        _processes[key] = SimulatingProcess(topology, feed, messages_max, later, hash_seed=other)
     return _processes[key] if _processes[key].failure is None else None
 
 
@@ -167,8 +171,8 @@ def serve() -> None:
     os.chdir(directory)
     try:
         become_main(cloudpickle.loads(_read(questions)))
-        topology, feed, messages_max, command = cloudpickle.loads(_read(questions))
-        subject = subject_of(topology, feed, messages_max, rehearsal_directory)
+        topology, feed, messages_max, later, command = cloudpickle.loads(_read(questions))
+        subject = subject_of(topology, feed, messages_max, rehearsal_directory, later)
     except Exception as error:  # noqa: BLE001  whatever a user's module raises is reported
         _write(answers, ("error", f"{type(error).__name__}: {error}"))
         return

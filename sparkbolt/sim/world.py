@@ -11,7 +11,8 @@ finish.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from sparkbolt.api.causes import Cause
@@ -37,6 +38,7 @@ from sparkbolt.driver.effects import (
     WriteEntry,
     WriteLetters,
 )
+from sparkbolt.driver.ledger.generations import Generations
 from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.driver.ledger.ledger_files import Tenure, cut_back
 from sparkbolt.driver.lifecycle import Lifecycle, LifecycleEvent
@@ -47,12 +49,7 @@ from sparkbolt.sim.checkers.dead_letter_sinks import SimulatedSink, letters_in
 from sparkbolt.sim.committing import LocalCommitters
 from sparkbolt.sim.driver import WHERE, Driver, DriverDied, Durable, QueryDied
 from sparkbolt.sim.executors import Executors, MicroBatchOutcome
-from sparkbolt.sim.faults import (
-    Fault,
-    FaultKind,
-    Pending,
-    Step,
-)
+from sparkbolt.sim.faults import SHAPED, Fault, FaultKind, Pending, Step
 from sparkbolt.sim.give_backs import GiveBacks
 from sparkbolt.sim.observer import AttemptObserver, Sightings
 from sparkbolt.sim.sources import Queue
@@ -147,8 +144,10 @@ class World:
         """The fault that happens while the micro-batch is staged, and how many files change before it."""
         self._aborted: tuple[MicroBatchPlan | None, list[Sightings]] = None, []
         """The observations of the aborted executions of the newest transactional micro-batch, in all lives."""
-        self._late: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
-        """The rows that a dead driver still commits after the next one has begun."""
+        self._late: tuple[MicroBatchPlan, MicroBatchOutcome, Callable[[], None]] | None = None
+        """What a dead driver still commits after the next one has begun; the last of it does so."""
+        self._shape = 0
+        """Which of the shapes the topology starts in."""
         self._dead: list[Driver] = []
         """Simulated drivers that have died: their spouts are closed at the end."""
         self._dies_after_commit = False
@@ -157,16 +156,40 @@ class World:
         self._restarts = 0
         """How many times the query was started since the last commit."""
         stamps = random.Random(seed)
+        self._stamps = lambda: stamps.getrandbits(63) + 1
         self.observer = AttemptObserver(subject.lane, stories=stories, trails=trails)
-        sink = SimulatedSink(self.durable.letters, self.observer)
-        self._environment = subject.environment_with(lambda: stamps.getrandbits(63) + 1, self.observer, sink)
-        self.executors = Executors(subject.lane, self._environment, self.observer, self.durable.stores)
+        self._sink = SimulatedSink(self.durable.letters, self.observer)
+        self._lay_out()
         self._begin_life()
+
+    def _lay_out(self) -> None:
+        """Run the topology, as it is now, on new executors."""
+        self._environment = self.subject.environment_with(self._stamps, self.observer, self._sink)
+        self.executors = Executors(self.subject.lane, self._environment, self.observer, self.durable.stores)
+
+    def _take_shape(self) -> None:
+        """Begin a generation, if the topology starts in another shape, or if the newest one has committed nothing."""
+        durable, facts = self.durable, self.checkers.facts
+        known = durable.generations if facts.subjects else Generations()
+        self.subject, generations = self.subject.begun(self._shape, known, durable.last_commit)
+        if durable.keep(generations):
+            self.observer.lane = self.subject.lane
+            self.checkers.shaped(self.subject, generations)
+        unmoved = generations.unmoved(durable.last_commit)
+        if unmoved is not None:
+            before, newest = unmoved
+            has = self.subject.moved(durable.states, unmoved, self._stamps)
+            self.checkers.moved(durable.states[before.folder], has, unmoved)
+            durable.states[newest.folder] = has
+        facts.stores = durable.stores
+        self._lay_out()
 
     def _begin_life(self, before: Driver | None = None) -> None:
         if before is None:
             self._tenure = Tenure(self.durable.files)
-            cut_back(self.durable.files, self.durable.log.last_commit)
+            cut_back(self.durable.files, self.durable.last_commit)
+        if self.subject.shapes:
+            self._take_shape()
         self._committers = LocalCommitters(self.subject.lane, self._environment)
         lifecycle = Lifecycle() if before is None else before.lifecycle
         durable = self.durable
@@ -174,8 +197,9 @@ class World:
             self.subject.lane,
             durable.files,
             self,
-            lambda: durable.log.last_commit,
+            lambda: durable.last_commit,
             durable.logged,
+            generations=durable.generations if self.subject.shapes else (),
             where=WHERE,
             lifecycle=lifecycle,
         )
@@ -184,10 +208,11 @@ class World:
         self._limit_buffers()
         self.checkers.life_began(self.driver)
         if self._late is not None:
-            plan, outcome = self._late
+            plan, outcome, commit_late = self._late
             self._late = None
-            self.durable.log.commits.add(plan.micro_batch_id)
-            self._count(plan, outcome)
+            commit_late()
+            if self.durable.last_commit == plan.micro_batch_id:
+                self._count(plan, outcome)
         self._loop = MicroBatchLoop[Ready](self.durable.log, self)
 
     def _limit_buffers(self) -> None:
@@ -290,7 +315,12 @@ class World:
         for queue in self.durable.queues.values():
             queue.lose_connection(noticed=False)
         self._operator.act()
-        self._begin_life()
+        is_begun = False
+        while not is_begun:
+            with suppress(DriverDied):  # as it may while it changes its shape
+                self._begin_life()
+                is_begun = True
+        self.durable.files.changes_left = None
 
     def _begin_again(self) -> None:
         """Begin another life in the same driver, because the query has ended; its ``Spout`` tasks go on."""
@@ -298,7 +328,7 @@ class World:
         self.driver.lifecycle.restart(self.driver.ledger.life, "its query died", ordered=False)
         check(self._restarts <= RESTARTS_MAX, f"the query was started {self._restarts} times without a commit")
         self._still_ours()
-        self._perform_all(self.driver.machine.query_ended(self.durable.log.last_commit))
+        self._perform_all(self.driver.machine.query_ended(self.durable.last_commit))
         self._hear()
         self.executors.die()
         if self._cannot_open:  # that life has taken its number, but ends before it has a coordinator
@@ -306,15 +336,21 @@ class World:
             self.durable.take_life(self.driver.tenure)
             self._still_ours()
         self._begin_life(self.driver)
+        self.durable.files.changes_left = None
 
     def _still_ours(self) -> None:
         self.driver.tenure.check()
 
+    @property
+    def _first(self) -> int:
+        """The micro-batch that is Spark's number 0."""
+        return self.durable.generations[-1].first
+
     # Spark's loop calls these.
 
     def initial_offset(self) -> Offset:
-        """Return the offset before micro-batch 0."""
-        return BEFORE_THE_FIRST
+        """Return the offset before the first micro-batch in Spark's folder."""
+        return {**BEFORE_THE_FIRST, "micro_batch_id": self._first - 1}
 
     def latest_offset(self, start: Offset) -> Offset:
         """Return the end of the next micro-batch."""
@@ -346,9 +382,10 @@ class World:
         self._looped = machine.planner.looped(plan)
         return plan, machine.planner.shares(plan, self.subject.lane.spark_partitions)
 
-    def run_micro_batch(self, micro_batch_id: int, parts: Ready) -> None:
+    def run_micro_batch(self, batch_id: int, parts: Ready) -> None:
         """Run the spark_tasks of a micro-batch, and ``foreachBatch``."""
         plan, self._shares = parts
+        micro_batch_id = self._first + batch_id
         check(plan.micro_batch_id == micro_batch_id, f"Spark runs {micro_batch_id} with the plan of another: {plan}")
         self._quiet_turns = 0 if plan.reserving else self._quiet_turns + 1
         self.executions += 1
@@ -366,17 +403,16 @@ class World:
         if kind == FaultKind.STAGED_TWICE:
             feedback = gather(data for _, data in self._outcome.rows)
             self._perform_all(self.driver.machine.staged(plan.micro_batch_id, feedback))
-        elif kind == FaultKind.COMMIT_IS_LATE:
-            self._late = plan, self._outcome
-            raise DriverDied
-        elif kind == FaultKind.DRIVER_DIES:
-            raise DriverDied
-        elif kind == FaultKind.WRITE_FAILS:
-            raise QueryDied
+        elif fault is not None:
+            if kind == FaultKind.COMMIT_IS_LATE or (kind == FaultKind.CHANGES_SHAPE and fault.place % 3 == 0):
+                log, number = self.durable.log, plan.micro_batch_id - self._first
+                self._late = plan, self._outcome, lambda: log.commits.add(number)
+            self._happen(fault)
         self._dies_after_commit = kind == FaultKind.COMMIT_OUTLIVES
 
-    def at(self, step: str, micro_batch_id: int) -> None:
+    def at(self, step: str, batch_id: int) -> None:
         """Let faults happen where Spark writes a file of its logs."""
+        micro_batch_id = self._first + batch_id
         if step == "logged":
             fault = self._step(micro_batch_id, Step.PLANNED)
             if fault is not None and fault.kind == FaultKind.CANNOT_OPEN:
@@ -493,7 +529,7 @@ class World:
             self._staging = fault, left - 1
             if left == 0 or isinstance(effect, WriteEntry):
                 self._staging = None
-                _happen(fault)
+                self._happen(fault)
 
     def _commit_outside(self, effect: Commit) -> None:
         """Let faults happen while a committer gets its rows; wait for an unavailable target."""
@@ -518,28 +554,32 @@ class World:
         perform_on_files(effect, files, files, self._tenure)
         if fault is not None:
             files.changes_left = None
-            raise DriverDied
+            self._happen(fault)
 
     def _step(self, number: int, step: Step) -> Fault | None:
         """Return the fault that happens at a step, if any; a death is raised."""
         fault = self.pending.take(number, step)
         if fault is not None:
-            _happen(fault)
+            self._happen(fault)
         return fault
+
+    def _happen(self, fault: Fault) -> None:
+        """Raise a fault that is a death; the topology may go on in another shape after it."""
+        last = self.durable.last_commit
+        if fault.kind in SHAPED and self.subject.shapes and last >= 0:  # before that, it begins anew
+            back = fault.place % 4 == 0 and last < self.durable.generations[-1].base
+            self._shape = min(max(0, self._shape + (-1 if back else 1)), len(self.subject.shapes) - 1)
+            self.durable.files.changes_left = fault.place // 8 % 8 if fault.place % 2 else None
+        if fault.kind in (FaultKind.DRIVER_DIES, FaultKind.CHANGES_SHAPE, FaultKind.COMMIT_IS_LATE):
+            raise DriverDied
+        if fault.kind in (FaultKind.QUERY_DIES, FaultKind.WRITE_FAILS, FaultKind.REBALANCES):
+            raise QueryDied
 
     def close(self) -> None:
         """End all processes; the topology's connections are closed as in a crash."""
         self.executors.die()
         for driver in (*self._dead, self.driver):
             close_ranged(driver.coordinator.spouts)
-
-
-def _happen(fault: Fault) -> None:
-    """Raise a fault that is a death."""
-    if fault.kind == FaultKind.DRIVER_DIES:
-        raise DriverDied
-    if fault.kind in (FaultKind.QUERY_DIES, FaultKind.WRITE_FAILS):
-        raise QueryDied
 
 
 def _bring_failures(aborted: Iterable[Sightings], counting: Iterable[Sightings]) -> None:

@@ -43,7 +43,7 @@ from sparkbolt.base.file_access import Files
 from sparkbolt.base.locations import local_directory, scheme_of
 from sparkbolt.driver.ledger import ledger_files
 from sparkbolt.driver.ledger.agreement import is_whole, metadata_mistake
-from sparkbolt.driver.ledger.generations import FIRST_FOLDER, TOPOLOGY_FILE, Generation, Generations, SparkLog
+from sparkbolt.driver.ledger.generations import Generation, Generations, SparkLog, keep
 from sparkbolt.errors import CheckpointError
 from sparkbolt.files.hadoop import HadoopFiles
 from sparkbolt.files.local import LocalFiles, make_folder
@@ -225,26 +225,10 @@ class Checkpoint:
         return self.generations[-1] if self.generations else Generation()
 
     def keep(self, generations: Generations) -> None:
-        """Store the generations, if they differ from those that are stored.
-
-        A plan that nothing has committed is dropped with its generation, and if the new generation lacks a component or
-        a task that the plan may name.
-        """
-        if generations == self.generations:
-            return
-        last = self.last_commit()
-        dropped = [one for one in self.generations if one.number not in (kept.number for kept in generations)]
-        is_outdated = dropped or (self.generations and generations[-1].lacks_some_of(self.generations[-1]))
-        for number in self.log.numbers("offsets") if is_outdated else ():
-            if number > last:
-                self.files.remove(self.log.name("offsets", number))
-        known = {FIRST_FOLDER, *(one.folder for one in self.generations)}
-        for folder in {one.folder for one in generations} - known:  # left by a driver that died while it was dropped
-            self._remove_folder(folder)
-        self.files.write(TOPOLOGY_FILE, generations.dumps())
-        self._generations = generations
-        for folder in {one.folder for one in dropped} - {one.folder for one in generations}:
-            self._remove_folder(folder)
+        """Store the generations, if they differ from those that are stored (``generations.keep``)."""
+        if generations != self.generations:
+            keep(self.files, self.generations, generations, self._remove_folder)
+            self._generations = generations
 
     def _remove_folder(self, folder: str) -> None:
         if isinstance(self.files, LocalFiles):

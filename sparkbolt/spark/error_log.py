@@ -74,9 +74,9 @@ class ErrorLog:
             else:
                 self.report(report, promotion.micro_batch_id)
         for tree in promotion.failed:
-            if tree.outcome == MessageOutcome.SET_ASIDE:
+            if tree.outcome == MessageOutcome.GIVEN_UP:
                 text = f"given up after {tree.attempt} attempt(s): {tree.story}"
-                self._log_some(logging.ERROR, f"set aside of {tree.component}", text, _tree_fields(tree))
+                self._log_some(logging.ERROR, f"no letter by {tree.component}", text, _tree_fields(tree))
             if tree.outcome == MessageOutcome.DEAD_LETTER:
                 text = f"given up after {tree.attempt} attempt(s), a dead letter is written: {tree.story}"
                 self._log_some(logging.WARNING, f"given up by {tree.component}", text, _tree_fields(tree))

@@ -52,7 +52,7 @@ from sparkbolt.spark.spout_threads import threads_of
 from sparkbolt.spark.state_reading import StoredState
 from sparkbolt.spark.supervisor import Supervisor
 from sparkbolt.spark.user_calls import Calls
-from sparkbolt.worker.state.task_view import StateOfTasks, with_classes
+from sparkbolt.worker.state.task_view import with_classes
 
 POLL_SECS = 0.2
 SETTLE_SECS = 4.0
@@ -114,7 +114,7 @@ class RunningOnSpark(RunningTopology):
         self._recording = Recording(checkpoint.files, counts, lambda: checkpoint.generation.first)
         self._reporter = Reporter(topology.config, self._calls, self._recording, presence, telemetry)
         self._began_after = self._coordinator.ledger.last_promoted
-        self._set_aside_before = {name: one.set_aside for name, one in counts.components.items()}
+        self._given_up_before = {name: one.given_up for name, one in counts.components.items()}
         self._view = TopologyView(self._lifecycle.state)
         """The numbers as they were seen last."""
         self._flows: Mapping[Flow, FlowCounts] = {}
@@ -223,9 +223,7 @@ class RunningOnSpark(RunningTopology):
             return coordinator.ledger.metrics.copy_for(self.topology.components)
 
     def state(self, component: str, as_of: int | None = None) -> ComponentState:
-        stored = StoredState.of(self._checkpoint.directory, as_of, self._spark)
-        pickling = with_classes(vars(sys.modules["__main__"]))
-        return StateOfTasks(stored.micro_batch, stored.tasks(component, pickling))
+        return self.stored(as_of).state_of(component, with_classes(vars(sys.modules["__main__"])))
 
     @property
     def failed(self) -> list[FailedTree]:
@@ -233,15 +231,15 @@ class RunningOnSpark(RunningTopology):
             return self._coordinator.ledger.failed
 
     @property
-    def set_aside(self) -> list[FailedTree]:
+    def given_up(self) -> list[FailedTree]:
         with self._changed:
-            return self._coordinator.ledger.set_aside
+            return self._coordinator.ledger.given_up
 
     @property
-    def set_aside_here(self) -> dict[str, int]:
+    def given_up_here(self) -> dict[str, int]:
         with self._changed:
             counts = self._coordinator.ledger.metrics.components
-            here = {name: one.set_aside - self._set_aside_before.get(name, 0) for name, one in counts.items()}
+            here = {name: one.given_up - self._given_up_before.get(name, 0) for name, one in counts.items()}
             back = Counter(name for name, number in self._coordinator.given_back if number > self._began_after)
         return {name: count - back[name] for name, count in here.items() if count > back[name]}
 
@@ -371,6 +369,9 @@ class RunningOnSpark(RunningTopology):
         if not recording.state_rows:
             return {}
         return {"rows": recording.state_rows, "memory_bytes": recording.state_bytes}
+
+    def stored(self, as_of: int | None) -> StoredState:
+        return StoredState.of(self._checkpoint.directory, as_of, self._spark)
 
     # Changes.
 

@@ -159,7 +159,7 @@ def make_session(name: str, master: str | None = None, settings: dict[str, str] 
         EngineError: Java is missing or too old, Spark does not start, or with the active session's master or settings
             tuples could be lost.
     """
-    active = SparkSession.getActiveSession()
+    active = running_session()
     if active is not None:
         return given_session(active, "a Spark session is active", master, settings)
     given = {}
@@ -177,6 +177,16 @@ def make_session(name: str, master: str | None = None, settings: dict[str, str] 
         session = _new_session(name, master, {**_CORE_SETTINGS, **_settings_of(master, known), **known})
     _check_core(session)
     return session
+
+
+def running_session() -> SparkSession | None:
+    """A session of the Spark that this process has; None if it has none.
+
+    ``getActiveSession`` alone does not find it in every thread.
+    """
+    if SparkContext._active_spark_context is None:
+        return None
+    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
 
 
 def given_session(

@@ -47,10 +47,10 @@ def initial_states(spark: SparkSession, checkpoint: Checkpoint, bundle: JobBundl
 
     Empty if the generation has its state already.
     """
-    generation = checkpoint.generation
-    if not generation.moves or checkpoint.last_commit() >= generation.base:
+    unmoved = checkpoint.generations.unmoved(checkpoint.last_commit())
+    if unmoved is None:
         return {}
-    before = checkpoint.generations[-2]
+    before, generation = unmoved
     folder, batch_id = f"{checkpoint.url}/{before.folder}", generation.base - 1 - before.first
     by_target: dict[int, list[DataFrame]] = {}
     for source, some in groupby(sorted(moves(before, generation), key=lambda one: one.source), lambda one: one.source):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -105,7 +105,7 @@ class WindowedBolt(RuntimeBolt):
     """The windows of the bolts of a class, such as ``Tumbling(minutes=1)``."""
 
     @abstractmethod
-    def execute(self, window: TupleWindow, collector: WindowCollector) -> Iterable[Sequence[Any]] | None:
+    def execute(self, window: TupleWindow, collector: WindowCollector) -> Any:
         """Called once for each window that has tuples, in the order in which the windows are due.
 
         Each list of values that it yields is emitted. If it raises, the exception is reported, what was emitted for

@@ -6,7 +6,7 @@ tuples of the window.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from sparkbolt.api.pickling import never_durable
@@ -51,17 +51,17 @@ class WindowCollector:
         """Number emissions from 0 again."""
         self._emitted = 0
 
-    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
+    def emit(self, values: Any, stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple.
 
         Raises:
-            EmitError: the stream is not declared or has another number of fields, or ``values`` is not a list.
+            EmitError: the stream is not declared, or ``values`` are not those of its fields.
         """
         out = self._output.of(stream)
         row = out.row(values)
         out.push(row, self._parent(out))
 
-    def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
+    def emit_direct(self, task: int, values: Any, stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple to one task, by its number (``context.component_tasks``), on a direct stream.
 
         Raises:

@@ -490,7 +490,8 @@ class WindowTask(BoltRuntime):
             with self.showing():
                 returned = self._bolt.execute(window, collector)
                 if returned is not None:
-                    emit_all(returned, collector.emit, f"execute of {self._context.component!r}")
+                    who = f"execute of {self._context.component!r}"
+                    emit_all(returned, collector.emit, who, single=self._output.single)
         except BaseException as raised:
             failure_of(raised)  # re-raises Ctrl-C, which does not belong to a window
             error = KilledWorkerError(f"{window!r} {raised}") if isinstance(raised, KilledWorkerError) else raised

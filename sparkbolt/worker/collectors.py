@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkbolt.api.named_fields import NO_LISTS
 from sparkbolt.api.pickling import never_durable
 from sparkbolt.api.story import short
 from sparkbolt.api.tuples import DEFAULT_STREAM, Tuple
@@ -23,7 +24,7 @@ from sparkbolt.base.ids import OBJECT_ORDINAL
 from sparkbolt.errors import EmitError
 from sparkbolt.wire.frames import sound_column
 from sparkbolt.worker.emissions import UNANCHORED, Anchors, Emissions, Output
-from sparkbolt.worker.returned_values import NO_LISTS, named
+from sparkbolt.worker.returned_values import named
 
 if TYPE_CHECKING:
     from sparkbolt.worker.emissions import Rows
@@ -80,13 +81,13 @@ class BasicRowCollector:
         if self._gate is not None:
             self._gate(False)
 
-    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
+    def emit(self, values: Any, stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         """See ``BasicCollector.emit``."""
         self._refuse_anchors(anchors, stream)
         out = self._output.of(stream)
         out.push(out.row(values), self._parent())
 
-    def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
+    def emit_direct(self, task: int, values: Any, stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         """See ``BasicCollector.emit_direct``."""
         self._refuse_anchors(anchors, stream)
         out = self._output.of(stream, direct=True)
@@ -119,7 +120,7 @@ class BasicRowCollector:
 class BoltRowCollector:
     """The ``BoltCollector`` of one task."""
 
-    __slots__ = ("_late", "_micro_batch_id", "_output", "_rows", "_status", "failures", "touched")
+    __slots__ = ("_default", "_late", "_micro_batch_id", "_output", "_rows", "_status", "failures", "touched")
 
     ACKED = 1
     FAILED = 2
@@ -127,6 +128,9 @@ class BoltRowCollector:
     def __init__(self, output: Output) -> None:
         """Emit into ``output``."""
         self._output = output
+        out = output.default
+        self._default = None if out is None or out.routes.direct else out
+        """The stream ``default``, which most emissions are for, if ``emit`` may use it."""
         self._rows: Any = None
         """The ``Rows`` that the bolt works on; ``_BETWEEN_ROWS`` in ``flush``; None while nothing may be emitted."""
         self._status = bytearray()
@@ -156,18 +160,16 @@ class BoltRowCollector:
         self._rows = None
         return self._status, late
 
-    def emit(
-        self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] | None = None, stream: str = DEFAULT_STREAM
-    ) -> None:
+    def emit(self, values: Any, anchors: Tuple | Sequence[Tuple] | None = None, stream: str = DEFAULT_STREAM) -> None:
         """See ``BoltCollector.emit``."""
-        out = self._output.of(stream)
+        out = self._default if stream is DEFAULT_STREAM and self._default is not None else self._output.of(stream)
         row = out.row(values)
         out.rows.push(row, self._parent(out, anchors))
 
     def emit_direct(
         self,
         task: int,
-        values: Sequence[Any],
+        values: Any,
         anchors: Tuple | Sequence[Tuple] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> None:
@@ -187,7 +189,7 @@ class BoltRowCollector:
         if anchors is None:
             return UNANCHORED
         anchor = anchors[0] if anchors.__class__ is list and len(anchors) == 1 else anchors
-        if anchor.__class__ is Tuple and anchor._chunk is rows:
+        if isinstance(anchor, Tuple) and anchor._chunk is rows:
             return anchor._row
         several = (anchors,) if isinstance(anchors, Tuple) else self._listed(anchors)
         pairs: list[tuple[int, int, int, int]] = []
@@ -221,7 +223,8 @@ class BoltRowCollector:
     def _settle(self, tup: Tuple, status: int, word: str) -> bool:
         if not isinstance(tup, Tuple):
             raise self._no_tuple(word, tup)
-        if tup._chunk is not None and tup._chunk is self._rows:
+        chunk = tup._chunk
+        if chunk is not None and chunk is self._rows:
             before = self._status[tup._row]
             if before == 0:
                 self._status[tup._row] = status
@@ -374,14 +377,12 @@ class SpoutRecordCollector:
         self.room = ROOM_MAX
         """See ``SpoutCollector.room``."""
 
-    def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
+    def emit(self, values: Any, message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """See ``SpoutCollector.emit``."""
         row = self._output.of(stream).row(values)
         self.records.append((stream, list(row), message_id, None))
 
-    def emit_direct(
-        self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
-    ) -> None:
+    def emit_direct(self, task: int, values: Any, message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """See ``SpoutCollector.emit_direct``."""
         out = self._output.of(stream, direct=True)
         row, to = out.row(values), out.task(task)

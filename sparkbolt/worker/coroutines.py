@@ -95,7 +95,7 @@ class Coroutines:
             if broken:
                 break
             tup = Tuple.at(rows.origin, rows, row)
-            tup.update(zip(rows.origin.fields, values, strict=True))
+            dict.update(tup, zip(rows.origin.fields, values, strict=True))
             tuples.append(tup)
             collector = BasicRowCollector(self._output, tup)
             task = asyncio.get_running_loop().create_task(one(tup, collector))
@@ -118,7 +118,7 @@ class Coroutines:
             return
         returned = await called if isawaitable(called) else called
         if returned is not None:
-            emit_all(returned, collector.emit, self._who)
+            emit_all(returned, collector.emit, self._who, single=self._output.single)
 
 
 async def _uncancelled(wait: Callable[[], Awaitable[Any]]) -> None:

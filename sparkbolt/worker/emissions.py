@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sparkbolt.api.named_fields import row_of
 from sparkbolt.api.pickling import CannotKeepError, Pickling
 from sparkbolt.api.story import short
 from sparkbolt.api.tuples import DEFAULT_STREAM, TRACED, AnchorPairs, Origin
@@ -23,7 +24,7 @@ from sparkbolt.base.text_arrays import text_from
 from sparkbolt.errors import EmitError, check
 from sparkbolt.wire.edges import Anchoring, Parents, slotted
 from sparkbolt.wire.frames import Column, Path, column_of, part, python_values, spread
-from sparkbolt.worker.returned_values import NO_LISTS, misfit
+from sparkbolt.worker.returned_values import misfit
 from sparkbolt.worker.routing import EmittedRows, StreamRoutes
 
 
@@ -450,23 +451,17 @@ class Emissions:
         """The values of one tuple, as a list or tuple that fits the stream.
 
         Raises:
-            EmitError: the values are not a list, or their number is wrong.
+            EmitError: the number of the values is wrong, or their names; or they are not values at all.
         """
         if values.__class__ is not list and values.__class__ is not tuple:
-            values = self._listed(values)
+            row = row_of(values, self.routes.fields)
+            if row is None:
+                raise self.refuse(values)
+            values = row
         if len(values) != self.width:
             raise self.refuse(values)
-        row: Sequence[Any] = values
-        return row
-
-    def _listed(self, values: Any) -> list[Any]:
-        """Another kind of sequence as a list; it may have fewer values than its length, and may raise when read."""
-        if isinstance(values, (*NO_LISTS, type)) or not hasattr(values, "__len__"):
-            raise self.refuse(values)
-        try:
-            return list(values)
-        except TypeError:  # an array without dimensions has a length that raises
-            raise self.refuse(values) from None
+        fitting: Sequence[Any] = values
+        return fitting
 
     def refuse(self, values: Any) -> EmitError:
         """The error for values that do not fit the stream."""
@@ -511,6 +506,8 @@ class Output:
         self.native = native
         self.streams = {stream.name: Emissions(stream, captured or bool(stream.routes), native) for stream in streams}
         self.default = self.streams.get(DEFAULT_STREAM)
+        self.single = self.default is not None and self.default.width == 1
+        """Whether a value alone is a tuple of the stream ``default``."""
         self.errors: list[object] = []
         """The arguments of ``report_error``: texts and exceptions, or any other object that user code passed."""
 

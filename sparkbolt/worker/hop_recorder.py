@@ -147,7 +147,7 @@ class HopRecorder:
                     action = self._action(root, task)
                     action.failed += 1
                     action.source = f"{tup.source_component}[{tup.source_task}]"
-                    action.values = short_values(tup._origin.fields, tup.values, failure.reason, failure.traceback)
+                    action.values = short_values(tup._origin.fields, tup.values(), failure.reason, failure.traceback)
 
     def holds(self, context: TopologyContext, tuples: Iterable[Tuple], wanted: Iterable[int]) -> None:
         """Record that a task holds tuples of trees that time out.
@@ -165,7 +165,7 @@ class HopRecorder:
                     action.held += 1
                     if not action.values:
                         action.source = f"{tup.source_component}[{tup.source_task}]"
-                        action.values = short_values(tup._origin.fields, tup.values)
+                        action.values = short_values(tup._origin.fields, tup.values())
 
     # Reporting.
 

@@ -4,8 +4,8 @@ Rule 1: a tuple that is emitted and belongs to no tree starts one. The next unus
 state, together with the values; both are committed with the micro-batch that emitted the tuple, or neither is.
 Rule 2: a value is identified by its position, which is the sequence of its first attempt. Plans reserve the sequences
 of later attempts (``ids.AGAIN``), so that no sequence is used twice.
-Rule 3: a value is dropped when the ledger's outbox acks name its position: its tree was acked, or its message was set
-aside. A task may get an outbox ack twice.
+Rule 3: a value is dropped when the ledger's outbox acks name its position: its tree was acked, or its message was given
+up. A task may get an outbox ack twice.
 
 Values are kept in pages, one for each micro-batch. A page is pickled once, and is read only when one of its values has
 to be emitted again. A table holds the open positions of each page.

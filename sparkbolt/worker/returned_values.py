@@ -1,30 +1,31 @@
 """Returned values: emits the values that calls of user code return or yield.
 
-Each yielded list of values is emitted as a tuple, and so is each list within a returned list. None emits nothing.
-Anything else fails the call: for example, a coroutine that is not awaited has not run.
+Each yielded list of values is emitted as a tuple, and so is each list within a returned list. Values by name (a
+mapping, or an instance of a NamedTuple or dataclass) take the place of a list, and a single value does if the stream
+has one field. None emits nothing. Anything else fails the call: for example, a coroutine that is not awaited has not
+run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from types import GeneratorType
-from typing import Any, Final
+from typing import Any
 
+from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.named_fields import NO_LISTS, by_name, lazy_advice
 from sparkbolt.api.story import short
-from sparkbolt.api.tuples import Tuple
 from sparkbolt.errors import EmitError
 
-NO_LISTS: Final = (str, bytes, bytearray, memoryview, Mapping, Set)
-"""Types that have a length and can be iterated over, but are neither a list of values nor a column."""
 
-
-def emit_all(returned: Any, emit: Callable[[Any], None], who: str) -> None:
+def emit_all(returned: Any, emit: Callable[[Any], None], who: str, *, single: bool = False) -> None:
     """Emit the values that a call has returned.
 
     Args:
         returned: the returned object; not None.
         emit: emits the values of one tuple.
         who: the call, for error messages, such as ``execute of 'split'``.
+        single: whether the stream has one field, so that each item of a list may be its value.
 
     Raises:
         EmitError: the returned object cannot be emitted.
@@ -32,13 +33,18 @@ def emit_all(returned: Any, emit: Callable[[Any], None], who: str) -> None:
     >>> emit_all(([word] for word in "to be".split()), print, "execute of 'split'")
     ['to']
     ['be']
+    >>> emit_all({"word": "to"}, print, "execute of 'split'")
+    {'word': 'to'}
     >>> emit_all(["to", "be"], print, "execute of 'split'")
     Traceback (most recent call last):
     sparkbolt.errors.EmitError: execute of 'split' returned ['to', 'be'], expected a list with a list of values for \
 each tuple: did you mean [['to', 'be']]?
     """
     if returned.__class__ is not GeneratorType:
-        _check(returned, who)
+        if by_name(returned) is not None:
+            emit(returned)
+            return
+        _check(returned, who, single)
     for values in returned:
         emit(values)
 
@@ -70,12 +76,12 @@ def refuse_of_spout(returned: Any, method: str, component: str) -> None:
         refuse(returned, f"{method} of {component!r}", "a Spout emits by collector.emit alone")
 
 
-def _check(returned: Any, who: str) -> None:
+def _check(returned: Any, who: str, single: bool) -> None:
     if hasattr(returned, "__await__") or hasattr(returned, "__aiter__"):
         refuse(returned, who, "nothing runs it")
     if isinstance(returned, NO_LISTS) or not isinstance(returned, Iterable):
         refuse(returned, who, "yield a list of values for each tuple, or use collector.emit")
-    if isinstance(returned, list | tuple) and not all(map(_is_row, returned)):
+    if isinstance(returned, list | tuple) and not single and not all(map(_is_row, returned)):
         raise EmitError(
             f"{who} returned {short(returned)}, expected a list with a list of values for each tuple: did you mean "
             f"[{short(returned)}]?"
@@ -83,7 +89,9 @@ def _check(returned: Any, who: str) -> None:
 
 
 def _is_row(values: Any) -> bool:
-    return values.__class__ is list or (hasattr(values, "__len__") and not isinstance(values, NO_LISTS))
+    if values.__class__ is list or by_name(values) is not None:
+        return True
+    return hasattr(values, "__len__") and not isinstance(values, NO_LISTS)
 
 
 def _forget(returned: Any) -> None:
@@ -104,18 +112,30 @@ def misfit(values: Any, component: str, stream: str, fields: Sequence[str]) -> s
 
 
 def _mend(values: Any, fields: Sequence[str]) -> str:
-    if isinstance(values, Tuple):
-        return "did you mean tup.values?"
-    if isinstance(values, Mapping):
-        return f"emit its values as a list, in the order of the fields: [{_wanted(values, fields)}]"
+    given = by_name(values)
+    if given is not None:
+        return _misnamed(given, fields)
     if isinstance(values, Set):
         return "a set has no order: emit a list"
     lazy = lazy_advice(values)
     if lazy:
         return lazy
-    if isinstance(values, str | bytes) or (len(fields) == 1 and values is not None):
+    if callable(values):
+        return "did you forget to call it?"
+    if isinstance(values, str | bytes) or len(fields) == 1:
         return f"did you mean [{short(values)}]?"
     return "emit a list of values"
+
+
+def _misnamed(given: Mapping[Any, Any], fields: Sequence[str]) -> str:
+    """The fields that values by name lack, and the names that are not declared."""
+    missing = [repr(name) for name in fields if name not in given]
+    unknown = [name for name in given if name not in fields]
+    parts = [f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"] if missing else []
+    parts += [f"there is no field {name!r}{did_you_mean(name, fields)}" for name in unknown]
+    if len(fields) == 1 and not any(did_you_mean(name, fields) for name in unknown):
+        parts.append("one value that is itself a mapping is emitted as [the_mapping]")
+    return "; ".join(parts)
 
 
 def named(values: Any) -> str:
@@ -126,18 +146,3 @@ def named(values: Any) -> str:
         return f"the {type(values).__name__} {short(values)}"
     name = type(values).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
-
-
-def _wanted(values: Mapping[Any, Any], fields: Sequence[str]) -> str:
-    return ", ".join(f"row[{field!r}]" for field in fields) or f"{len(values)} values"
-
-
-def lazy_advice(value: Any) -> str:
-    """Advice for a value that does nothing until it is awaited or iterated over; empty for any other value."""
-    if hasattr(value, "__await__"):
-        return "nothing awaits it here: only an AsyncBolt runs coroutines"
-    if hasattr(value, "__aiter__"):
-        return "nothing goes through it here: only an AsyncBolt runs asynchronous generators"
-    if isinstance(value, Iterator):
-        return "emit each list that it gives"
-    return ""

@@ -147,7 +147,7 @@ class BoltTask:
         others = list(self._coroutines.shown.values()) if self._coroutines is not None else []
         if others:
             tup = others[0]
-        return (-1, None, 0) if tup is None else (tup._row, tup.values, max(0, len(others) - 1))
+        return (-1, None, 0) if tup is None else (tup._row, list(tup.values()), max(0, len(others) - 1))
 
     def pieces(self, rows: Rows) -> Iterable[Rows]:
         """The pieces in which user code gets some rows; each is worked on before the next one is requested.
@@ -304,7 +304,7 @@ class BoltTask:
         who = f"flush of {self.context.component!r}"
         if isinstance(self.bolt, ColumnBolt):
             refuse(returned, who, "a ColumnBolt emits columns by collector.emit alone")
-        emit_all(returned, self._basic.emit, who)
+        emit_all(returned, self._basic.emit, who, single=self.output.single)
 
     def _settle_flushed(self, result: Settlements) -> None:
         """Add the acks and fails that a bolt which acks by hand made in ``flush``, of tuples that it had kept."""
@@ -455,7 +455,7 @@ class RowLoop:
                 for values in returned:
                     emit(values)
             elif returned is not None:
-                emit_all(returned, collector.emit, who)
+                emit_all(returned, collector.emit, who, single=self._output.single)
 
         self._settle(self._each(rows, failures, execute, None), failures)
 
@@ -479,6 +479,7 @@ class RowLoop:
         reference_count = sys.getrefcount
         kept: list[Tuple] = []
         tup = self.shows = Tuple.at(rows.origin, rows, 0)
+        store = super(Tuple, tup).__setitem__
         basic = self._basic
         collector: Any = by_hand if by_hand is not None else basic
         buffer = basic.begin(tup) if by_hand is None else None
@@ -491,19 +492,20 @@ class RowLoop:
             if reference_count(tup) != alone:
                 kept.append(tup)
                 tup = self.shows = Tuple.at(rows.origin, rows, row)
+                store = super(Tuple, tup).__setitem__
                 if by_hand is None:
                     basic.show(tup)
             if single is not None:
-                tup[single] = values
+                store(single, values)
             else:
                 for name, value in zip(names, values):  # noqa: B905  strict costs a third of the loop
-                    tup[name] = value
+                    store(name, value)
             tup._row = row
             try:
                 returned = execute(tup, collector)
                 if returned is not None:
                     emit = partial(by_hand.emit, anchors=tup) if by_hand is not None else basic.emit
-                    emit_all(returned, emit, self._who)
+                    emit_all(returned, emit, self._who, single=self._output.single)
             except BaseException as error:  # noqa: BLE001  user code may raise anything
                 returned = None  # a generator that raised would hold the tuple
                 if _failed(failures, rows.count, row, error):
@@ -537,7 +539,7 @@ class RowLoop:
             return tup
 
         def emit_returned(returned: Any) -> None:
-            emit_all(returned, basic.emit, who)
+            emit_all(returned, basic.emit, who, single=self._output.single)
 
         kept: list[Tuple] = []
         buffer = basic.begin(Tuple.at(rows.origin, rows, 0))

@@ -11,10 +11,8 @@ from playwright.sync_api import Browser
 from sparkbolt.faces.ui.app import make_app
 from sparkbolt.faces.ui.page_routes import page_options
 from tests.browser.chromium import Visitor, chromium
+from tests.unit.control.fake import NOW_SECS, TOKEN, FakeOperator
 from tests.unit.faces.ui.serving import Serving
-from tests.unit.faces.ui.shop import NOW_MS, Shop
-
-TOKEN = "a-token-of-the-shop"
 
 
 @pytest.fixture(scope="module")  # Playwright leaves a loop running: other tests need their thread without it
@@ -24,17 +22,17 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def shop() -> Shop:
-    return Shop()
+def shop() -> FakeOperator:
+    return FakeOperator()
 
 
 @pytest.fixture
-def url(shop: Shop) -> Iterator[str]:
+def url(shop: FakeOperator) -> Iterator[str]:
     app = make_app(
         shop,  # type: ignore[arg-type]  # a fake
         token=TOKEN,
         **page_options(),
-        clock=lambda: NOW_MS / 1000,
+        clock=lambda: NOW_SECS,
     )
     with Serving(app) as serving:
         yield serving.url

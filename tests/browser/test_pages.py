@@ -10,11 +10,12 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
+from sparkbolt.control.verbs import VERBS
 from sparkbolt.faces.ui.serve import login_link
 from tests.browser.chromium import Visitor
-from tests.browser.conftest import TOKEN
-from tests.unit.faces.ui import shop as goods
-from tests.unit.faces.ui.shop import NIGHTLY, ORDERS, STOCK, Shop
+from tests.unit.control import shop as goods
+from tests.unit.control.fake import TOKEN, FakeOperator
+from tests.unit.control.shop import NIGHTLY, ORDERS, STOCK
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 
@@ -108,7 +109,7 @@ def tab_to(visitor: Visitor, wanted: str) -> None:
     raise AssertionError(f"{wanted!r} cannot be reached with Tab")
 
 
-def test_a_topology_is_killed_with_a_keyboard_only(visit: Visit, shop: Shop) -> None:
+def test_a_topology_is_killed_with_a_keyboard_only(visit: Visit, shop: FakeOperator) -> None:
     visitor = visit()
     page = visitor.goto(BASE)
     tab_to(visitor, "Skip to the content")
@@ -119,15 +120,16 @@ def test_a_topology_is_killed_with_a_keyboard_only(visit: Visit, shop: Shop) -> 
     assert outline != "none"
     page.keyboard.press("Enter")
     page.wait_for_url("**/do/kill")
-    tab_to(visitor, "The time that open trees have to finish, in seconds (default: the message timeout)")
+    wait = VERBS["kill"].parameters[0].about
+    tab_to(visitor, wait[0].upper() + wait[1:])
     page.keyboard.type("20")
     tab_to(visitor, "Kill topology")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("status").first).to_contain_text("it is so")
-    assert shop.asked == [("kill", ORDERS, {"wait_secs": 20.0})]
+    expect(page.get_by_role("status").first).to_contain_text("kill of orders")
+    assert [asked[:3] for asked in shop.asked] == [("kill", ORDERS, {"wait_secs": 20.0})]
 
 
-def test_a_dead_letter_is_found_edited_and_replayed(visit: Visit, shop: Shop) -> None:
+def test_a_dead_letter_is_found_edited_and_replayed(visit: Visit, shop: FakeOperator) -> None:
     visitor = visit(width=400)
     page = visitor.goto(f"{BASE}/dead-letters")
     page.get_by_label("Search").fill("orders/3")
@@ -140,8 +142,8 @@ def test_a_dead_letter_is_found_edited_and_replayed(visit: Visit, shop: Shop) ->
     page.get_by_label("sku").fill('"k-7"')
     page.get_by_role("button", name="Give it back").click()
     page.get_by_role("button", name="Give back").click()
-    expect(page.get_by_text("it is so")).to_be_visible()
-    [(verb, _, arguments)] = shop.asked
+    expect(page.get_by_text("replay of orders")).to_be_visible()
+    [(verb, _, arguments, _)] = shop.asked
     assert verb == "replay"
     assert arguments.items() >= {"ids": [LETTER], "values": {"sku": "k-7"}, "target": None}.items()
     page.get_by_role("link", name="Back").click()
@@ -149,7 +151,7 @@ def test_a_dead_letter_is_found_edited_and_replayed(visit: Visit, shop: Shop) ->
     assert [one for one in visitor.complaints if "422" not in one] == []
 
 
-def test_numbers_change_while_the_page_is_open_and_typing_is_not_lost(visit: Visit, shop: Shop) -> None:
+def test_numbers_change_while_the_page_is_open_and_typing_is_not_lost(visit: Visit, shop: FakeOperator) -> None:
     visitor = visit()
     page = visitor.goto(BASE)
     expect(page.locator(".figures")).to_contain_text("5,480")
@@ -183,7 +185,7 @@ def test_a_chart_is_read_with_the_arrow_keys_and_a_table_is_sorted(visit: Visit)
     assert visitor.complaints == []
 
 
-def test_everything_works_without_javascript(visit: Visit, shop: Shop) -> None:
+def test_everything_works_without_javascript(visit: Visit, shop: FakeOperator) -> None:
     visitor = visit(javascript=False)
     page = visitor.goto(BASE)
     page.get_by_role("link", name="Deactivate").click()

@@ -11,7 +11,7 @@ from tests.checkpoints.topology import FIRST, made
 
 
 def main(target: str) -> None:
-    """Run until one message waits for its next attempt and all others are acked, held (three) or set aside (one)."""
+    """Run until one message waits for its next attempt and all others are acked, held (three) or given up (one)."""
     with tempfile.TemporaryDirectory() as directory:
         checkpoint = Path(directory, "checkpoint")
         running = made(directory, FIRST).start(checkpoint=str(checkpoint), master="local[2]")

@@ -169,7 +169,7 @@ class Notes(BasicBolt):
         self.directory = directory
 
     def execute(self, tup: Tuple, collector: Any) -> None:
-        note(self.directory, tup.source_component, *tup.values)
+        note(self.directory, tup.source_component, *tup.values())
 
 
 def made(directory: str, limit: int) -> Topology:

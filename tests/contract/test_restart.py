@@ -141,7 +141,7 @@ def attempts_of(engine: Engine, name: str, number: int) -> dict[int, int]:
 
 def test_every_message_is_acked_or_given_up_whatever_dependency_it_waited_for(ended: Engine) -> None:
     log = ended.of("log")
-    assert (log.acked, log.set_aside, log.pending, log.waiting) == (LOGGED - 2, 2, 0, 0)
+    assert (log.acked, log.given_up, log.pending, log.waiting) == (LOGGED - 2, 2, 0, 0)
     assert {n for n, _, _ in ended.notes("tries-log")} == set(range(LOGGED)) - {UNREADABLE}
     assert ended.notes("told")[-1] == [LOGGED, LOGGED, 0, 0, []]
 

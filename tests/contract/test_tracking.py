@@ -135,13 +135,13 @@ def test_coroutines_of_a_frame_run_at_once_up_to_the_limit(ended: Engine) -> Non
     assert max(running for [running] in ended.notes("running")) == 5
 
 
-def test_a_failed_message_is_retried_and_then_set_aside(ended: Engine) -> None:
+def test_a_failed_message_is_retried_and_then_given_up(ended: Engine) -> None:
     attempts = {n: 3 if n % 2 else 2 if n % 4 == 2 else 1 for n in range(TRIED)}
     assert Counter(n for n, _ in ended.notes("tries")) == attempts
     assert sorted(map(tuple, ended.notes("tries"))) == [(n, i + 1) for n in attempts for i in range(attempts[n])]
     outcomes = Counter(tree.outcome for tree in ended.failed if tree.component == "tried")
     assert outcomes == {"dead_letter": TRIED // 2, "retry": TRIED + TRIED // 4}
-    assert ended.of("tried").set_aside == ended.of("tried").dead_letters == TRIED // 2
+    assert ended.of("tried").given_up == ended.of("tried").dead_letters == TRIED // 2
     last = ended.failures_of("tried")[1]
     assert last.attempt == 3
     assert "attempt 3; failed by tries[" in last.story
@@ -186,15 +186,15 @@ def test_ticks_arrive_at_their_times(ended: Engine) -> None:
 
 EACH = STARTED // len(BEHIND)
 ACKED = sum(actions[-1] == "ack" for actions in BEHIND.values()) * EACH
-SET_ASIDE = STARTED - ACKED
+GIVEN_UP_VALUES = STARTED - ACKED
 
 
-def test_each_value_is_acked_once_or_set_aside(ended: Engine) -> None:
+def test_each_value_is_acked_once_or_given_up(ended: Engine) -> None:
     before, after = (counts["gathers"] for counts in ended.restarts[0])
     assert before.pending > 0
     assert after.pending + after.failed > 0, "they are open, or timed out meanwhile"
     metrics = ended.of("gathers")
-    assert (metrics.acked - STARTED, metrics.set_aside, metrics.pending) == (ACKED, SET_ASIDE, 0)
+    assert (metrics.acked - STARTED, metrics.given_up, metrics.pending) == (ACKED, GIVEN_UP_VALUES, 0)
     assert ended.of("sown").acked == STARTED, "the spout's trees end where the bolt has them"
 
 
@@ -207,7 +207,7 @@ def test_a_failed_value_is_retried_until_it_is_acked_or_reaches_the_limit(ended:
 
 
 def test_a_given_up_value_has_a_story(ended: Engine) -> None:
-    trees = [tree for tree in ended.failed if tree.component == "gathers" and tree.outcome == "set_aside"]
+    trees = [tree for tree in ended.failed if tree.component == "gathers" and tree.outcome == "given_up"]
     assert {tree.attempt for tree in trees} == {3}
     assert Counter(tree.fail.cause for tree in trees) == {"exception": EACH, "timeout": EACH}
     assert all("attempt 3; " in tree.story for tree in trees)
@@ -353,7 +353,7 @@ def test_unreadable_record_becomes_a_dead_letter_with_its_data_after_one_attempt
 
 def test_dead_letters_are_counted_and_are_not_acks(ended: Engine) -> None:
     counts = ended.of("filed")
-    assert (counts.set_aside, counts.dead_letters) == (len(GIVEN_UP), len(GIVEN_UP))
+    assert (counts.given_up, counts.dead_letters) == (len(GIVEN_UP), len(GIVEN_UP))
     assert counts.acked == NUMBERS - len(GIVEN_UP)
     assert counts.failed == 2 * (len(GIVEN_UP) - 1) + 1
     assert (counts.pending, counts.waiting) == (0, 0)
@@ -375,7 +375,7 @@ def test_a_letter_that_bolts_refuse_is_retried_and_finally_stored_in_the_checkpo
     [kept] = [letter for letter in ended.letters() if letter.component == "streamed"]
     assert (kept.component, kept.position, kept.values()) == ("streamed", 31, [{"n": 31}])
     counts = ended.of("streamed")
-    assert (counts.set_aside, counts.dead_letters) == (len(GIVEN_UP), len(GIVEN_UP))
+    assert (counts.given_up, counts.dead_letters) == (len(GIVEN_UP), len(GIVEN_UP))
 
 
 def test_a_failed_sink_is_retried_and_the_letters_keep_their_ids(ended: Engine) -> None:

@@ -245,7 +245,7 @@ class Batched(Bolt):
     def flush(self) -> None:
         note(self.directory, "flushed", self.context.micro_batch_id, self.context.task)
         for tup in self.held:
-            self.collector.emit(tup.values, anchors=tup)
+            self.collector.emit(list(tup.values()), anchors=tup)
             self.collector.ack(tup)
         self.held = []
 
@@ -271,7 +271,7 @@ class Moody(Bolt):
         self.directory = directory
 
     def execute(self, tup: Any, collector: Any) -> None:
-        note(self.directory, "moody", *tup.values)
+        note(self.directory, "moody", *tup.values())
         collector.emit([tup["n"]], anchors=tup)
         if tup["n"] % 3 == 0 and tup["attempt"] == 1:
             collector.fail(tup, "not the first time")
@@ -286,7 +286,7 @@ class Collected(BasicBolt):
         self.directory = directory
 
     def execute(self, tup: Any, collector: Any) -> None:
-        note(self.directory, f"from-{tup.source_component}", *tup.values)
+        note(self.directory, f"from-{tup.source_component}", *tup.values())
 
 
 DIAMONDS = 20

@@ -79,7 +79,7 @@ class Windows(BasicBolt):
         self.name = name
 
     def execute(self, tup: Tuple, collector: Any) -> None:
-        note(self.directory, self.name, *tup.values)
+        note(self.directory, self.name, *tup.values())
 
 
 def storms_example(builder: TopologyBuilder, directory: str) -> None:

@@ -46,6 +46,6 @@ def test_command_of_the_example_unit_is_valid_for_sparkbolt() -> None:
 def test_only_a_failure_restarts_the_service_and_wrong_use_does_not() -> None:
     unit = service()
     assert unit["Restart"] == "on-failure"
-    well = {program.EXIT_SET_ASIDE, program.EXIT_TIME_OVER, program.EXIT_LEFT}
+    well = {program.EXIT_GIVEN_UP, program.EXIT_TIME_OVER, program.EXIT_LEFT}
     assert {int(code) for code in unit["SuccessExitStatus"].split()} == well
     assert int(unit["RestartPreventExitStatus"]) == program.EXIT_WRONG_USE

@@ -104,7 +104,7 @@ def main() -> None:
     running = build(url, brokers, text).start(spark=spark, checkpoint=f"{directory}/checkpoint")
     running.await_finished()
     lines = running.metrics().components["lines"]
-    print(f"acked {lines.acked} aside {lines.set_aside}", flush=True)
+    print(f"acked {lines.acked} given up {lines.given_up}", flush=True)
     running.stop()
 
 

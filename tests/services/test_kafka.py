@@ -283,7 +283,7 @@ def test_a_broker_that_is_killed_while_it_is_read_costs_nothing_but_time(name, t
             one.close()
         engine.close()
         assert set(lines(name)) == {f"{part}.{number}" for part in range(2) for number in range(3000)}
-        assert engine.ledger.metrics.of("messages").set_aside == 0
+        assert engine.ledger.metrics.of("messages").given_up == 0
         assert {offset for offset, _ in committed(server.address, name).values()} == {3000}
 
 

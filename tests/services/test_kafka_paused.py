@@ -64,6 +64,7 @@ def test_no_request_succeeds_while_the_broker_does_not_answer(server):
         lambda: own.ends([place]),
         lambda: own.since({place: 2}, 0),
         lambda: own.committed([place]),
+        lambda: own.commit({place: (2, "")}),
     ]
     with server.paused():
         for question in questions:

@@ -248,7 +248,7 @@ def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, 
     assert max(on_the_page, key=lambda name: on_the_page[name]) == "price", on_the_page
 
     # What failed, and why? How is it given again?
-    until(lambda: command.entry(first["id"])["gist"]["set_aside"] == 1)
+    until(lambda: command.entry(first["id"])["gist"]["given_up"] == 1)
     assert "could not convert string to float: 'a lot'" in command("dlq", "list", "state")
     page.get_by_role("link", name="Dead letters").click()
     page.get_by_label("Search").fill("poisoned")

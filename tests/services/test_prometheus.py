@@ -16,33 +16,31 @@ from sparkbolt.faces.ui import make_app
 from tests.patience import TEST_SECS
 from tests.promql import expressions, plain
 from tests.services.prometheus import Prometheus
-from tests.unit.control.fake import ROOT, window
-from tests.unit.faces.ui.operators import TOKEN, UiOperator
+from tests.unit.control.fake import TOKEN, FakeOperator
+from tests.unit.control.shop import root, window
 from tests.unit.faces.ui.serving import Serving, until
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(TEST_SECS)]
 
 
-class Growing(UiOperator):
+class Growing(FakeOperator):
     """Its topology does something between any two questions."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.known.pop()
         self.follow_a_file()
         self.asked_times = 0
 
     def document(self, topology: str) -> TopologyDocument:
         found = super().document(topology)
         self.asked_times += 1
-        found["windows"][ALL_TIME] = window(ALL_TIME, 7200.0, 17 + self.asked_times)
-        self._extend(found)
+        found["windows"][ALL_TIME] = window(ALL_TIME, 140_000.0 + 600 * self.asked_times)
         for numbers in found["windows"][ALL_TIME]["components"].values():
             for buckets in (numbers.get("complete_buckets", []), numbers.get("execute_buckets", [])):
                 for bucket in buckets:
                     bucket[1] *= self.asked_times
         # An exemplar that is older than what is stored would be dropped.
-        found["now"]["slowest"] = {"root": ROOT, "latency_ms": 31_004.5, "time_ms": time.time() * 1000}
+        found["now"]["slowest"] = {"root": root(4), "latency_ms": 31_004.5, "time_ms": time.time() * 1000}
         return found
 
 
@@ -58,7 +56,7 @@ def test_it_reads_the_address_with_the_token(prometheus: Prometheus) -> None:
     until(lambda: prometheus.ask("query", query="up")["result"])
     [target] = prometheus.ask("targets")["activeTargets"]
     assert (target["health"], target["lastError"]) == ("up", "")
-    [up] = prometheus.ask("query", query='sparkbolt_topology_up{topology="words"}')["result"]
+    [up] = prometheus.ask("query", query='sparkbolt_topology_up{topology="orders"}')["result"]
     assert up["value"][1] == "1"
 
 
@@ -82,7 +80,7 @@ def test_the_slowest_tree_is_an_exemplar(prometheus: Prometheus) -> None:
         answer = prometheus.ask("query_exemplars", query="sparkbolt_complete_latency_seconds_bucket", **asked)
         return [exemplar["labels"] for series in answer for exemplar in series["exemplars"]]
 
-    until(lambda: {"root": ROOT} in found())
+    until(lambda: {"root": root(4)} in found())
 
 
 def test_prometheus_linter_reports_no_problem() -> None:

@@ -64,7 +64,7 @@ def test_each_row_and_message_is_written_once_although_the_driver_dies_and_serve
         database.start()
         broker.start()
         out, errors = ended(process, "wait:3")
-        assert f"acked {len(right)} aside {NUMBERS - len(right)}" in out
+        assert f"acked {len(right)} given up {NUMBERS - len(right)}" in out
         assert " waits: " in errors, "the log says that a commit waits"
         assert Counter(n for (n,) in database.ask("SELECT n FROM numbers")) == Counter(right)
         assert Counter(n for (n,) in database.ask("SELECT n FROM appended")) == Counter(right)

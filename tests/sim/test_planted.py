@@ -337,7 +337,7 @@ def what_is_settled_stays(patch: Patch) -> None:
     patch.setattr(Outbox, "settle", lambda self, spans: None)
 
 
-def what_was_set_aside_is_never_told(patch: Patch) -> None:
+def what_was_given_up_is_never_told(patch: Patch) -> None:
     learn = OutboxAcks.learn
 
     def deaf(self: OutboxAcks, promotion: Any, messages: Any) -> None:
@@ -375,7 +375,7 @@ def sequences_begin_anew_with_each_worker(patch: Patch) -> None:
 
 OWN_PLANTS = (
     what_is_settled_stays,
-    what_was_set_aside_is_never_told,
+    what_was_given_up_is_never_told,
     two_values_are_given_again_at_most,
     compaction_forgets_what_is_settled,
     sequences_begin_anew_with_each_worker,

@@ -63,7 +63,7 @@ class Keep(BasicBolt):
         self.seen: list[Any] = []
 
     def execute(self, tup: Any, collector: Any) -> None:
-        self.seen.append(tup.values)
+        self.seen.append(list(tup.values()))
         collector.emit([len(self.seen)])
 
 

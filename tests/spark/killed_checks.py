@@ -100,11 +100,11 @@ class Remains:
 
 
 def check_messages(remains: Remains) -> None:
-    """Each message is acked, or set aside after its attempts; none is read twice, none is left."""
+    """Each message is acked, or given up after its attempts; none is read twice, none is left."""
     lines, transfers = remains.said["lines"], remains.said["transfers"]
     count = len(remains.lines)
     assert (lines["emitted"], lines["acked"], lines["failed"]) == (count, count, 0)
-    assert (transfers["acked"], transfers["set_aside"]) == (len(remains.good), len(remains.bad))
+    assert (transfers["acked"], transfers["given_up"]) == (len(remains.good), len(remains.bad))
     assert remains.said["open"] == 0
 
 

@@ -95,7 +95,7 @@ class Steps(BasicBolt):
         self.steps = {}
 
     def execute(self, tup, collector):
-        number, left = tup.values
+        number, left = tup.values()
         steps = self.steps[number] = self.steps.get(number, 0) + 1
         if left:
             collector.emit([number, left - 1], stream="again")

@@ -45,7 +45,7 @@ class Slow(Bolt):
 @bolt(outputs=["source", "values"])
 def shown(tup: Any) -> Any:
     """Which spout a tuple came from, and its values in words."""
-    yield [tup.source_component, repr(list(tup.values))]
+    yield [tup.source_component, repr(list(tup.values()))]
 
 
 class Join(Bolt):
@@ -57,13 +57,13 @@ class Join(Bolt):
         self.waiting: dict[str, Any] = {}
 
     def execute(self, tup: Any, collector: Any) -> None:
-        key = str(tup.values[0])
+        key = str(tup[0])
         other = self.waiting.pop(key, None)
         if other is None:
             self.waiting[key] = tup
             return
         left, right = sorted((other, tup), key=lambda one: str(one.source_component))
-        collector.emit([key, left.values[1], right.values[1]], anchors=[left, right])
+        collector.emit([key, left[1], right[1]], anchors=[left, right])
         collector.ack(left)
         collector.ack(right)
 

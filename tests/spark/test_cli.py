@@ -111,7 +111,7 @@ def test_ctrl_c_interrupts_a_hanging_call_and_the_next_run_repeats_its_micro_bat
         options = {"spark": spark, "checkpoint": tmp_path / "state"}
         return perform(operated.hanging(go), display, Limits(drain_secs=1.0), **options).exit_code
 
-    terminal = CtrlC("WARNING bolt[0] is in execute for")
+    terminal = CtrlC("WARNING bolt[0] has been in execute for")
     logging.getLogger("sparkbolt").addHandler(terminal)
     try:
         code = run(PlainLines(terminal))

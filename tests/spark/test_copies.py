@@ -20,7 +20,6 @@ from sparkbolt.files.local import LocalFiles
 from sparkbolt.spark.checkpoint import identity_in
 from sparkbolt.spark.state_reading import StoredState
 from sparkbolt.testing import TopologyTestDriver
-from sparkbolt.worker.state.task_view import StateOfTasks
 from tests.patience import PATIENCE_SECS
 from tests.spark.test_changing import KEYS, CountKeys, Numbers
 from tests.unit.control.test_home import wait_for
@@ -61,7 +60,7 @@ def counted(path: Path, before: Counter[int], after: Counter[int]) -> None:
 def counts_in(place: str, spark: Any) -> Counter[int]:
     """The counts of a checkpoint, by key."""
     read = StoredState.of(place, None, spark)
-    kept = StateOfTasks(read.micro_batch, read.tasks("count", None))
+    kept = read.state_of("count")
     return Counter({key: kept.get(key) for key in range(KEYS) if kept.get(key)})
 
 

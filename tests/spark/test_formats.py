@@ -33,7 +33,7 @@ def test_a_checkpoint_is_continued_without_loss_if_it_has_this_format(number: in
     finally:
         running.stop(drain=False)
     spout = metrics.of("numbers")
-    assert (spout.acked, spout.pending, spout.waiting, spout.set_aside) == (ALL - 1, 0, 0, 1)
+    assert (spout.acked, spout.pending, spout.waiting, spout.given_up) == (ALL - 1, 0, 0, 1)
     of = {name: notes(str(tmp_path), name) for name in metrics.components}
     assert of["holds"] == [[[0, 1, 2, 3]]]
     assert of["counts"][-1] == [ALL - 1], "all but the rejected one; the late one at its third attempt"

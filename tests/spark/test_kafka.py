@@ -132,7 +132,7 @@ def ran(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 def test_all_messages_except_the_poison_arrive_and_the_group_reaches_the_end(ran: Ran) -> None:
-    assert (ran.lines.acked, ran.lines.set_aside, ran.lines.lag) == (MESSAGES, POISON, 0)
+    assert (ran.lines.acked, ran.lines.given_up, ran.lines.lag) == (MESSAGES, POISON, 0)
     assert ran.offsets == {number: MESSAGES // 4 + (POISON if number == 1 else 0) for number in range(4)}
     lines = {f"{number}.{place}" for number in range(4) for place in range(MESSAGES // 4)}
     assert set(ran.written) == lines | {f"poison {place}" for place in range(POISON)}

@@ -178,7 +178,7 @@ def outlive(left: Left, said: list[Any]) -> dict[str, Any]:
 
 @CHAINS
 @pytest.mark.parametrize("name", KINDS)
-def test_each_message_is_acked_or_set_aside_after_kill_9(left: Left, name: str) -> None:
+def test_each_message_is_acked_or_given_up_after_kill_9(left: Left, name: str) -> None:
     left.check(killed_checks.check_messages, name)
 
 

@@ -115,7 +115,7 @@ def test_a_detached_topology_is_listed_followed_deactivated_and_killed_with_noth
     assert "numbers has ended, and nothing is left" in command("kill", "numbers", "--wait", "60s")
     [ended] = command.entries()
     assert (ended["id"], ended["state"], ended["control"]) == (entry["id"], TopologyState.ENDED, None)
-    assert ended["exit_code"] == 3, "a message was set aside"
+    assert ended["exit_code"] == 3, "a message was given up"
     assert "no topology is running" in command("list")
     assert "does not run" in command("deactivate", "numbers", code=1)
 

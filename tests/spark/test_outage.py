@@ -1,4 +1,4 @@
-"""A database that is away, on real Spark, as the command runs it: nothing is set aside, or the run says so."""
+"""A database that is away, on real Spark, as the command runs it: nothing is given up, or the run says so."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_database_unavailable_for_two_seconds_drains_no_source(spark: Any, tmp
     outcome, text = run(spark, storing(str(tmp_path), "away"), checkpoint=str(tmp_path / "checkpoint"))
     assert (outcome.kind, outcome.exit_code) == ("finished", 0), text
     counts = outcome.metrics.of("orders")
-    assert (counts.acked, counts.set_aside, counts.waiting) == (ORDERS, 0, 0)
+    assert (counts.acked, counts.given_up, counts.waiting) == (ORDERS, 0, 0)
     assert Counter(n for [n] in notes(str(tmp_path), "stored")) == dict.fromkeys(range(ORDERS), 1)
     assert not (tmp_path / "checkpoint" / "dead-letters").exists()
 
@@ -41,7 +41,7 @@ def test_a_source_with_only_bad_records_ends_with_exit_code_3_and_replayable_let
     outcome, text = run(spark, topology)  # its checkpoint is temporary, its letters are not
     assert (outcome.kind, outcome.exit_code) == ("finished", 3), text
     counts = outcome.metrics.of("orders")
-    assert (counts.acked, counts.set_aside, counts.dead_letters) == (0, ORDERS, ORDERS)
+    assert (counts.acked, counts.given_up, counts.dead_letters) == (0, ORDERS, ORDERS)
     [look, again] = [shlex.split(found) for found in re.findall(r"`(sparkbolt dlq [^`]*)`", text)]
     capsys.readouterr()
     assert main([*look[1:], "--last", "1"]) == 0

@@ -58,7 +58,7 @@ def test_dead_letters_go_back_by_kind_and_all_are_acked_with_a_mended_bolt(
 
     run = ("run", "tests.spark.test_returned:web_log", "--json", "--master", "local[2]", "--checkpoint", state)
     summary = json.loads(command(*run, code=3).splitlines()[-1])
-    assert summary["set_aside"] == BROKEN
+    assert summary["given_up"] == BROKEN
     [kind] = map(json.loads, command("dlq", "list", state, "--kinds", "--json").splitlines())
     assert (kind["count"], kind["reason"]) == (
         BROKEN,
@@ -152,7 +152,7 @@ def test_letters_of_a_queue_a_window_and_rows_of_spark_go_back_at_once_while_the
             replay()
             poll(lambda: counts("acked") == [ITEMS - 2, ITEMS])  # the last pair has not left its window
             assert server.left("numbers") == []
-            assert running.set_aside_here == {}, "nothing that this run has given up still waits"
+            assert running.given_up_here == {}, "nothing that this run has given up still waits"
         main(["dlq", "list", state])
         assert f"{ITEMS * 3 // 2} dead letter(s)" in capsys.readouterr().out, "each message is one letter"
     lines = {name: Counter(map(int, (tmp_path / name).read_text().split())) for name in ("taken", "pairs", "rows")}

@@ -55,7 +55,7 @@ class Sunk:
 
     directory: Path
     metrics: TopologyMetrics
-    set_aside: list[Any]
+    given_up: list[Any]
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def sunk(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Sunk:
     running = builder.build().start(spark=spark, checkpoint=directory / "state")
     try:
         assert running.await_finished(PATIENCE_SECS)
-        return Sunk(directory, running.metrics(), running.set_aside)
+        return Sunk(directory, running.metrics(), running.given_up)
     finally:
         running.stop()
 
@@ -104,8 +104,8 @@ def test_many_rows_reach_the_function_in_the_same_form_as_few(sunk: Sunk) -> Non
 
 def test_a_function_with_an_unavailable_target_is_retried_and_a_bad_row_fails_alone(sunk: Sunk) -> None:
     counts = sunk.metrics.components["few"]
-    assert (counts.acked, counts.set_aside) == (3, 2)
-    assert len(sunk.set_aside) == 2
+    assert (counts.acked, counts.given_up) == (3, 2)
+    assert len(sunk.given_up) == 2
     written = ds.dataset(f"{sunk.directory}/few", format="parquet").to_table().to_pylist()
     assert sorted(written, key=lambda row: row["n"]) == [
         {"n": 1, "name": "a"},

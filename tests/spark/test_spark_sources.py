@@ -83,7 +83,7 @@ class Ran:
 
     directory: Path
     metrics: TopologyMetrics
-    set_aside: list[Any]
+    given_up: list[Any]
     rows_emitted: list[int]
     """How many rows ``rows`` had emitted after each micro-batch."""
     missed: list[str]
@@ -199,7 +199,7 @@ def ran(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Ran:
         running.on_micro_batch(lambda report: rows_emitted.append(report.metrics.components["rows"].emitted))
         missed = await_acked(running, ACKED)
         stopped = running.stop()
-        return Ran(directory, running.metrics(), running.set_aside, rows_emitted, missed, stopped)
+        return Ran(directory, running.metrics(), running.given_up, rows_emitted, missed, stopped)
 
 
 def await_acked(running: Any, counts: dict[str, int]) -> list[str]:
@@ -246,8 +246,8 @@ def test_files_of_any_format_are_read_and_a_corrupt_record_is_an_ordinary_tuple(
 
 def test_a_row_that_fails_is_retried_from_state_and_becomes_a_dead_letter_with_its_id(ran: Ran) -> None:
     rows = ran.of("rows")
-    assert (rows.acked, rows.failed, rows.retried, rows.set_aside, rows.dead_letters) == (99, 17, 16, 1, 1)
-    [given_up] = [tree for tree in ran.set_aside if tree.component == "rows"]
+    assert (rows.acked, rows.failed, rows.retried, rows.given_up, rows.dead_letters) == (99, 17, 16, 1, 1)
+    [given_up] = [tree for tree in ran.given_up if tree.component == "rows"]
     assert "message 'k100', attempt 3" in given_up.story
     assert "ValueError: 100 is round" in given_up.story
     assert sorted(row["n"] for row in ran.rows("rows")) == list(range(1, 100))

@@ -136,7 +136,7 @@ def test_given_up_message_is_finished_only_when_its_dead_letter_is_durable() -> 
     promotions = run.steps(secs=20)
     assert run.finished == 3, "nothing passes what has no letter yet"
     assert run.counts.acked == 9, "what is behind it goes on"
-    assert (run.counts.set_aside, run.counts.dead_letters, run.counts.waiting) == (0, 0, 1)
+    assert (run.counts.given_up, run.counts.dead_letters, run.counts.waiting) == (0, 0, 1)
     tried = [tree for promotion in promotions for tree in promotion.letters_failed]
     assert [tree.attempt for tree in tried] == [1, 2, 3, 4, 5]
     assert "dead letter of numbers[0] numbers@3, attempt 1" in tried[0].story
@@ -149,7 +149,7 @@ def test_given_up_message_is_finished_only_when_its_dead_letter_is_durable() -> 
     run.steps(secs=40)
     assert [letter.position for letter in run.grave.letters] == [3]
     assert run.finished == 10
-    assert (run.counts.set_aside, run.counts.dead_letters, run.counts.waiting) == (1, 1, 0)
+    assert (run.counts.given_up, run.counts.dead_letters, run.counts.waiting) == (1, 1, 0)
     assert run.counts.failed == 3, "a letter that failed is no failure of a message"
     assert run.engine.coordinator.finished
 
@@ -281,7 +281,7 @@ def test_a_topology_that_starts_again_without_dead_letters_sets_aside_what_waits
     promotion = engine.step()
     assert promotion is not None
     [tree] = promotion.failed
-    assert (tree.outcome, tree.letter) == ("set_aside", True)
+    assert (tree.outcome, tree.letter) == ("given_up", True)
     assert "has no sink of dead letters any more" in tree.fail.reason
     assert engine.ledger.finished["numbers"]["numbers"] == 10
 

@@ -320,7 +320,7 @@ def test_trees_whose_tuples_wait_for_a_bolt_that_is_gone_fail_with_the_next_plan
     finish(engine)
     assert engine.ledger.open_trees == 0
     metrics = engine.ledger.metrics.of("numbers")
-    assert metrics.acked + metrics.dead_letters + metrics.set_aside + metrics.failed >= 6
+    assert metrics.acked + metrics.dead_letters + metrics.given_up + metrics.failed >= 6
     engine.close()
 
 

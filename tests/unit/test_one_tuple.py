@@ -97,7 +97,7 @@ class Way:
 def inside(value: Any) -> list[Any]:
     """What is in a container, or in a value of the engine's."""
     if isinstance(value, dict):
-        return [*dict.keys(value), *dict.values(value)]  # a ``Tuple`` is a dict whose ``values`` are a list
+        return [*value.keys(), *value.values()]
     if isinstance(value, list | tuple | set | frozenset):
         return list(value)
     if not type(value).__module__.startswith("sparkbolt."):

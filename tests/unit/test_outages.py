@@ -26,7 +26,7 @@ def test_an_unavailable_database_drains_no_source(away_ms: int, error: type[Exce
     run = Run(topology(**patience))
     run.to_the_end()
     assert WORLD.stored == dict.fromkeys(range(1000), 1)
-    assert (run.counts.acked, run.counts.set_aside) == (1000, 0)
+    assert (run.counts.acked, run.counts.given_up) == (1000, 0)
     assert run.letters == []
     assert run.phases == ["out", "well"]
     assert calls_between(5_000, away_ms) <= PROBE_TUPLES * (away_ms // 10_000 + 1), "only probes"
@@ -39,7 +39,7 @@ def test_a_database_that_goes_away_while_the_last_micro_batch_runs_is_an_outage_
     WORLD.error = lambda n: ConnectionError("broken pipe") if n >= 700 or WORLD.now_ms > MICRO_BATCH_MS else None
     run = Run(topology(outage_patience_secs=3 * 3600))
     run.to_the_end()
-    assert (run.counts.acked, run.counts.set_aside) == (1000, 0)
+    assert (run.counts.acked, run.counts.given_up) == (1000, 0)
 
 
 def test_last_failing_records_of_a_source_are_bad_records_and_not_an_outage() -> None:
@@ -47,7 +47,7 @@ def test_last_failing_records_of_a_source_are_bad_records_and_not_an_outage() ->
     run = Run(topology(Log(2000), retry=RetryPolicy(max_retries=5, jitter=0)))
     run.to_the_end()
     assert run.phases == []
-    assert (run.counts.acked, run.counts.set_aside, len(run.letters)) == (1600, 400, 400)
+    assert (run.counts.acked, run.counts.given_up, len(run.letters)) == (1600, 400, 400)
     assert run.engine.now_ms < 60_000
 
 
@@ -56,7 +56,7 @@ def test_a_source_with_only_bad_records_ends_when_patience_ends() -> None:
     run = Run(topology(Log(300), outage_patience_secs=60, max_attempts=3))
     run.to_the_end()
     assert run.phases == ["out", "spent"]
-    assert (run.counts.acked, run.counts.set_aside, run.counts.dead_letters) == (0, 300, 300)
+    assert (run.counts.acked, run.counts.given_up, run.counts.dead_letters) == (0, 300, 300)
     assert sorted(letter.position for letter in run.letters) == list(range(300))
     assert all(letter.attempts[-1].cause == "exception" for letter in run.letters)
     assert 60_000 < run.engine.now_ms < 200_000
@@ -71,7 +71,7 @@ def test_a_burst_of_bad_records_delays_good_ones_by_one_probe_only() -> None:
     run = Run(topology(Log(5000, first_budget=100), max_attempts=3))
     run.to_the_end()
     assert run.phases == ["out", "well"]
-    assert (run.counts.acked, run.counts.set_aside) == (4300, 700)
+    assert (run.counts.acked, run.counts.given_up) == (4300, 700)
     assert run.engine.now_ms < 30_000
 
 
@@ -102,7 +102,7 @@ def test_a_decoder_that_fails_for_everything_drains_no_source() -> None:
     run.to_the_end()
     assert run.phases == ["out", "well"]
     assert (run.changes[0].component, run.changes[0].spout) == ("orders", True)
-    before = run.counts.set_aside
+    before = run.counts.given_up
     assert TUPLES_MIN <= before == len(run.letters) < 1500, "those of the micro-batches before it was noticed"
     assert run.counts.acked == 5000 - before
 
@@ -112,7 +112,7 @@ def test_records_that_a_spout_cannot_read_are_given_up_at_once_while_it_can_read
     run = encoded(2000)
     run.to_the_end()
     assert run.phases == []
-    assert (run.counts.acked, run.counts.set_aside, run.counts.retried) == (500, 1500, 0)
+    assert (run.counts.acked, run.counts.given_up, run.counts.retried) == (500, 1500, 0)
 
 
 def test_a_spout_with_only_unreadable_records_ends_when_patience_ends() -> None:
@@ -141,7 +141,7 @@ def test_kill_9_during_an_outage_neither_resets_nor_loses_anything() -> None:
         kills += 1
     assert kills > 3
     assert run.phases == ["out", "well"]
-    assert (run.counts.acked, run.counts.set_aside) == (200, 0)
+    assert (run.counts.acked, run.counts.given_up) == (200, 0)
 
 
 def test_only_spouts_that_feed_the_bolt_are_slowed() -> None:
@@ -170,7 +170,7 @@ def test_a_bolt_unavailable_for_some_tuples_slows_no_others_and_costs_no_attempt
     assert run.micro_batches < 300, "what waits comes ever more rarely"
     shard_away["is"] = False
     run.to_the_end()
-    assert (run.counts.acked, run.counts.set_aside) == (1000, 0)
+    assert (run.counts.acked, run.counts.given_up) == (1000, 0)
 
 
 def test_a_limit_on_uncommitted_records_does_not_prevent_the_success_of_a_probe() -> None:

@@ -161,7 +161,7 @@ class Run:
     @property
     def counts(self) -> tuple[int, int, int, int]:
         metrics = self.engine.ledger.metrics.of("log")
-        return metrics.failed, metrics.retried, metrics.set_aside, metrics.waiting
+        return metrics.failed, metrics.retried, metrics.given_up, metrics.waiting
 
 
 # The traps.

@@ -113,7 +113,7 @@ def main() -> None:
     running = build(kind, directory).start(spark=spark, checkpoint=f"{directory}/checkpoint")
     assert running.await_idle(300)
     rows = running.metrics().components["rows"]
-    print(f"acked {rows.acked} set aside {rows.set_aside} letters {rows.dead_letters}", flush=True)
+    print(f"acked {rows.acked} given up {rows.given_up} letters {rows.dead_letters}", flush=True)
     if kind in ("delta", "iceberg"):
         table = spark.read.format("delta").load(f"{directory}/copy") if kind == "delta" else spark.table("lake.db.copy")
         print("copied", sorted(row["n"] for row in table.collect()), flush=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from sparkbolt.api.arguments import field_names
 from sparkbolt.api.components import PartitionedSpout
+from sparkbolt.api.named_fields import Fields
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.base.shown_values import cut
 from sparkbolt.base.source_names import place_text
@@ -39,7 +40,7 @@ class JsonLinesSpout(TextSpout):
     def __init__(
         self,
         paths: Paths,
-        outputs: Sequence[str],
+        outputs: Fields,
         *,
         follow: bool = False,
         in_order: bool = False,

@@ -211,7 +211,7 @@ class SqlBolt(WritesOutside, Committer):
     def row(self, tup: Tuple) -> dict[str, Any]:
         """Return the tuple's values by column."""
         if self.columns is None:
-            return dict(zip(tup.fields, tup.values, strict=True))
+            return dict(tup)
         return {name: tup[part] if isinstance(part, str) else part(tup) for name, part in self.columns.items()}
 
     def flush(self) -> None:

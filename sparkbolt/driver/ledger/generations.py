@@ -14,7 +14,7 @@ Rule 3: neither the number of a generation nor its folder is used again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,6 +120,12 @@ class Generations(tuple[Generation, ...]):
         """The content of the file ``topology``."""
         return json.dumps({"generations": [one.to_json() for one in self]}).encode()
 
+    def unmoved(self, last_commit: int) -> tuple[Generation, Generation] | None:
+        """The two newest generations, if the first micro-batch of the last one has still to take over the state."""
+        if not self or not self[-1].moves or last_commit >= self[-1].base:
+            return None
+        return self[-2], self[-1]
+
     def of(self, micro_batch_id: int) -> Generation:
         """The generation that a micro-batch belongs to; the first one for -1."""
         return next((one for one in reversed(self) if one.base <= micro_batch_id), self[0] if self else Generation())
@@ -141,6 +147,33 @@ class Generations(tuple[Generation, ...]):
             if component in one.numbering.tasks:
                 return self[-1].numbering.owner(one.numbering.tasks[component][0])[0]
         return component
+
+
+def keep(files: Files, before: Generations, after: Generations, remove_folder: Callable[[str], None]) -> None:
+    """Let a checkpoint have these generations, instead of those that it has.
+
+    A plan that nothing has committed is dropped with its generation, and if the new generation lacks a component or a
+    task that the plan may name. A driver that dies on the way leaves the generations of before or these.
+
+    Args:
+        files: those of the checkpoint.
+        before: the generations that it has.
+        after: those that it gets.
+        remove_folder: removes a folder of Spark's with all that is in it.
+    """
+    log = SparkLog(files, before)
+    last = log.last_commit
+    dropped = [one for one in before if one.number not in (kept.number for kept in after)]
+    is_outdated = dropped or (before and after[-1].lacks_some_of(before[-1]))
+    for number in log.numbers("offsets") if is_outdated else ():
+        if number > last:
+            files.remove(log.name("offsets", number))
+    known = {FIRST_FOLDER, *(one.folder for one in before)}
+    for folder in {one.folder for one in after} - known:  # left by a driver that died while it was dropped
+        remove_folder(folder)
+    files.write(TOPOLOGY_FILE, after.dumps())
+    for folder in {one.folder for one in dropped} - {one.folder for one in after}:
+        remove_folder(folder)
 
 
 def _parsed(data: bytes) -> tuple[str | None, Generations | None]:

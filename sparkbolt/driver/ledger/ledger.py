@@ -168,9 +168,9 @@ class Ledger:
         return self.messages.views(component, self._trees, changed=changed)
 
     @property
-    def set_aside(self) -> list[FailedTree]:
+    def given_up(self) -> list[FailedTree]:
         """The newest trees whose messages were exhausted, oldest first."""
-        return list(self.messages.set_aside)
+        return list(self.messages.given_up)
 
     @property
     def failed(self) -> list[FailedTree]:
@@ -211,7 +211,7 @@ class Ledger:
         borns = [live.born_ms if live else self.last_now_ms for live in self.messages.lives_of(keys)]
         oldest = borns.index(min(borns))
         words = self._place_words(firsts[oldest], int(self._trees.holders_of(keys)[oldest]))
-        return f"the oldest tree is open since {time_text(borns[oldest])[:16]}Z, {words}"
+        return f"the oldest tree has been open since {time_text(borns[oldest])[:16]}Z, {words}"
 
     def are_open(self, keys: U64) -> npt.NDArray[np.bool_]:
         """bool[keys]: which of some trees are open; ``keys`` are ascending."""

@@ -12,7 +12,7 @@ state      reason                                    what happens next
 unread     it is at or beyond ``planned``            a plan with its range is promoted: open, or done if nothing is
                                                      there or nothing is open of it
 open       a promoted plan has read it, and its tree its tree is acked: done. It fails: waiting, or done where it
-           is not finished                           is given up (set aside)
+           is not finished                           is given up
 waiting    it failed; it is due at ``due_ms``        a plan with its position and attempt is promoted: open, or done
 done       it was acked or given up, or no record    everything before it is done: committed
            begins there

@@ -44,8 +44,8 @@ from sparkbolt.wire.returned import ReturnedLetter, is_returned_source
 Mask = npt.NDArray[np.bool_]
 RETURNED_FILES_MAX = 1000
 """Of how many files of returned letters it is known which lines were taken; a file is removed once all are."""
-SET_ASIDE_MAX = 1000
-"""How many of the newest set-aside trees are kept with their stories; all are counted."""
+GIVEN_UP_MAX = 1000
+"""How many of the newest trees of messages that were given up are kept with their stories; all are counted."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class MessagesState:
     attempts: list[tuple[MessageKey, MessageAttempts]] = field(default_factory=list)
     live: list[Live] = field(default_factory=list)
     """Sorted by first key."""
-    set_aside: list[FailedTree] = field(default_factory=list)
+    given_up: list[FailedTree] = field(default_factory=list)
     """Oldest first."""
     returned: dict[str, list[int]] = field(default_factory=dict)
     """As in ``Messages``."""
@@ -101,7 +101,7 @@ class Messages:
             state: the result of ``state()``; it is taken over, not copied.
         """
         state = state or MessagesState()
-        self.set_aside: deque[FailedTree] = deque(state.set_aside, maxlen=SET_ASIDE_MAX)
+        self.given_up: deque[FailedTree] = deque(state.given_up, maxlen=GIVEN_UP_MAX)
         self.terms = Terms(
             {spout.component: spout.retry for spout in spouts},
             frozenset(spout.component for spout in spouts if spout.dead_letters),
@@ -149,7 +149,7 @@ class Messages:
             next_letter=self._next_letter,
             attempts=list(self.retries.attempts.items()),
             live=list(self.live),
-            set_aside=list(self.set_aside),
+            given_up=list(self.given_up),
             returned=self.returned,
         )
 
@@ -397,7 +397,7 @@ class Messages:
         return self.changed.setdefault(component, {}).setdefault(source, logs[source])
 
     def _decide(self, fail: Fail, live: Live | None, notes: TreeNotes, now_ms: int) -> FailedTree:
-        """Decide the outcome of one failed tree; its message is queued for a retry or set aside."""
+        """Decide the outcome of one failed tree; its message is queued for a retry or given up."""
         number, sequence = split_key(fail.key)
         component, task = self._task_owner(number)
         spout = self._spouts.get(number)
@@ -427,7 +427,7 @@ class Messages:
                 retry = Retry(number, source, position, attempt, end, tree.due_ms, letter, record)
                 log.wait(retry, away=fail.cause == Cause.AWAY, postponed=fail.cause == Cause.POSTPONED)
         if tree.outcome in EXHAUSTED and not tree.letter:
-            self.set_aside.append(tree)
+            self.given_up.append(tree)
         return tree
 
     def _show_progress(self, changed: Mapping[str, Mapping[str, MessageLog]]) -> None:

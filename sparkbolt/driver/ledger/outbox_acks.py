@@ -56,7 +56,7 @@ class OutboxAcks:
                 self._intervals[task, start, end] = None
 
     def learn(self, promotion: Promotion, messages: Messages) -> None:
-        """Add the values whose trees were acked or set aside in a promotion, and those of written dead letters.
+        """Add the values whose trees were acked or given up in a promotion, and those of written dead letters.
 
         Call it before ``messages.advance``, which drops the entries that map retries to their first attempts.
         """
@@ -68,7 +68,7 @@ class OutboxAcks:
         letters = ((begin, end) for begin, end, _ in promotion.letters if split_key(begin)[0] in tasks)
         ranges = chain(zip(first[again].tolist(), last[again].tolist(), strict=True), letters)
         keys = [key for begin, end in ranges for key in range(begin, end + 1)]
-        exhausted = [tree.key for tree in promotion.failed if tree.outcome == MessageOutcome.SET_ASIDE]
+        exhausted = [tree.key for tree in promotion.failed if tree.outcome == MessageOutcome.GIVEN_UP]
         keys += [key for key in exhausted if split_key(key)[0] in tasks]
         ends = np.array(messages.first_keys_of(keys), dtype=np.uint64)
         self.add(np.concatenate((first[~again], ends)), np.concatenate((last[~again], ends)))

@@ -118,9 +118,7 @@ def decide(
         away, forgiven = fail.cause in AWAY, forgiven_ms is not None
         again = not reads_once and (away or forgiven or (fail.cause not in FINAL and policy.allows(attempt)))
         counted = not again or not (away or forgiven)
-        outcome = (
-            MessageOutcome.RETRY if again else MessageOutcome.DEAD_LETTER if lettered else MessageOutcome.SET_ASIDE
-        )
+        outcome = MessageOutcome.RETRY if again else MessageOutcome.DEAD_LETTER if lettered else MessageOutcome.GIVEN_UP
         if lettered:
             due_ms = now_ms
         if again:
@@ -150,7 +148,7 @@ def _decide_letter(
     attempt, again = live.entry.attempt, lettered
     waits = LETTER_WAITS if fail.cause == Cause.LETTER else policy or LETTER_WAITS
     wait_ms = max(forgiven_ms or 0, waits.delay_ms(attempt, fail.key))
-    outcome, due_ms = (MessageOutcome.DEAD_LETTER, now_ms + wait_ms) if again else (MessageOutcome.SET_ASIDE, None)
+    outcome, due_ms = (MessageOutcome.DEAD_LETTER, now_ms + wait_ms) if again else (MessageOutcome.GIVEN_UP, None)
     counted = not (again and forgiven_ms is not None)
     return _failed(
         fail, whose, live, notes, now_ms, attempt=attempt, outcome=outcome, due_ms=due_ms, letter=True, counted=counted

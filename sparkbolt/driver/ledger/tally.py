@@ -78,7 +78,7 @@ class Tally:
         """Count durable dead letters: ``counts[i]`` of the task of ``keys[i]``."""
         for metrics, count in self._owners(keys, counts):
             metrics.dead_letters += count
-            metrics.set_aside += count
+            metrics.given_up += count
 
     def failed(self, trees: Iterable[FailedTree]) -> None:
         """Count failed trees; neither a dead letter's tree nor a postponed rest is another failure of its message."""
@@ -88,7 +88,7 @@ class Tally:
                 continue  # nothing was tried or lost: the rest of a range is in the next plan
             metrics.failed += not tree.letter
             self._flow(tree.component, tree.task).failed += not tree.letter
-            metrics.set_aside += tree.outcome == MessageOutcome.SET_ASIDE
+            metrics.given_up += tree.outcome == MessageOutcome.GIVEN_UP
             metrics.retried += tree.outcome == MessageOutcome.RETRY
 
     def _flow(self, component: str, task: int) -> FlowCounts:

@@ -40,12 +40,15 @@ _READ_ONLY = (str, int, float, bool, bytes, type(None), tuple, frozenset)
 
 
 def check(topology: str, *, checkpoint: str | None = None, cores: CountOrNone = None, json: bool = False) -> int:
-    """Show mistakes, levels, stages and fusion.
+    """Show the mistakes of a topology, and how Spark runs it.
+
+    The levels of a topology run one after the other in each micro-batch. A fused bolt runs in the tasks of its sender.
 
     Args:
-        topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
-        checkpoint: also show what a start with this checkpoint would do, and whether it is refused (exit code 1); it
-            may be written as the name of a topology, too.
+        topology: its code, such as word_count:topology or word_count.py; or the name of a topology
+            that run has started.
+        checkpoint: also show what a start with this checkpoint would do, and whether it is refused (exit code 1); a
+            directory, or the name of a topology.
         cores: plan for N cores (default: the cores of this machine).
         json: print one JSON object.
     """

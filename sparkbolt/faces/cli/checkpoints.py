@@ -33,10 +33,12 @@ NOT_AGAIN = "this file has no other copy"
 
 
 def verify(directory: AnyTopology) -> int:
-    """Check whether Spark's files and the ledger agree.
+    """Check whether a checkpoint is consistent.
+
+    Spark and Sparkbolt both write each micro-batch to the checkpoint. It is consistent if their records agree.
 
     Args:
-        directory: the directory of the --checkpoint option of run; or the name or the code of a topology.
+        directory: the checkpoint, the name or the code of the topology.
 
     Raises:
         WrongUseError: there is no such directory.
@@ -47,10 +49,13 @@ def verify(directory: AnyTopology) -> int:
 
 
 def repair(directory: AnyTopology, *, dry_run: bool = False) -> int:
-    """Go back to the last micro-batch on which Spark's files and the ledger agree.
+    """Bring a checkpoint back to its last consistent micro-batch.
+
+    The next start runs the later micro-batches again. Files that are removed stay in the folder repairs of the
+    checkpoint.
 
     Args:
-        directory: the checkpoint, or the name or the code of its topology; no driver may be using it.
+        directory: the checkpoint, the name or the code of the topology, which must not be running.
         dry_run: only show the changes, as verify does.
 
     Raises:

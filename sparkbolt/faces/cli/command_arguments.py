@@ -66,7 +66,7 @@ METAVARS = {float: "TIME", int: "N", dict: "NAME=VALUE"}
 
 def command_of(row: Row, command: Parser, **given: Any) -> None:
     """Make the command of a row: its help, its arguments and its function; ``given`` are arguments of the function."""
-    command.description = row.about
+    command.description = row.help
     command.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parameters = [one for one in row.parameters if one.name not in ("given", "debug")]
     for one in parameters:

@@ -22,7 +22,7 @@ from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.progress import Progress
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.control.logs import current_log
-from sparkbolt.faces.cli.dlq.summary import aside_lines
+from sparkbolt.faces.cli.dlq.summary import given_up_lines
 from sparkbolt.faces.cli.program import NOT_UP, UNDER_WAY, RunEnd
 from sparkbolt.faces.cli.tables import Cell, Sheet
 from sparkbolt.faces.cli.texts import late_text, micro_batches, plain
@@ -276,7 +276,7 @@ def summary_event(outcome: RunOutcome, topology: Topology | None) -> dict[str, A
     for spec in () if topology is None else topology.components.values():
         counts = asdict(outcome.metrics.components.get(spec.id, _NOTHING))
         counts["execute_ms"] = round(counts["execute_ms"], 3)
-        leave_out = {"executed", "execute_ms"} if spec.is_spout else {"pending", "set_aside", "lag", "skipped", "late"}
+        leave_out = {"executed", "execute_ms"} if spec.is_spout else {"pending", "given_up", "lag", "skipped", "late"}
         if not isinstance(spec.component, RuntimeBolt):
             leave_out |= WINDOW_COUNTS
         components[spec.id] = {key: value for key, value in counts.items() if key not in leave_out}
@@ -287,14 +287,14 @@ def summary_event(outcome: RunOutcome, topology: Topology | None) -> dict[str, A
         "components": components,
         "micro_batches": outcome.metrics.micro_batches,
         "open_trees": outcome.metrics.open_trees,
-        "set_aside": sum(counts.get("set_aside", 0) for counts in components.values()),
-        "set_aside_in_this_run": dict(outcome.set_aside),
+        "given_up": sum(counts.get("given_up", 0) for counts in components.values()),
+        "given_up_in_this_run": dict(outcome.given_up),
         "late_tuples": sum(counts.get("late_tuples", 0) for counts in components.values()),
         "retries": outcome.retries,
         "drained": outcome.drained,
     }
-    if outcome.set_aside:
-        event["how_to_look"] = list(aside_lines(outcome.set_aside, topology, outcome.letters_directory))
+    if outcome.given_up:
+        event["how_to_look"] = list(given_up_lines(outcome.given_up, topology, outcome.letters_directory))
     if outcome.failure is not None:
         event["failure"] = outcome.failure
     return event
@@ -409,15 +409,15 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
         rest = f"; {_left(outcome)}"
     elif outcome.retries:
         rest = f"; {outcome.retries:,} record{'s' if outcome.retries != 1 else ''} left to retry"
-    aside = sum(outcome.set_aside.values())
-    rest += f"; {aside:,} given up after {'their' if aside != 1 else 'its'} last attempt" if aside else ""
+    count = sum(outcome.given_up.values())
+    rest += f"; {count:,} given up after {'their' if count != 1 else 'its'} last attempt" if count else ""
     if outcome.time_over and outcome.committed == 0:
         rest += "; no micro-batch was committed in that time: if there is data to read, use a longer time"
     ended = f"{outcome.kind}, {outcome.killed}," if outcome.killed is not None else outcome.kind
     count = outcome.metrics.micro_batches if outcome.committed is None else outcome.committed
     yield f"{ended} {took}{f', {micro_batches(count)}' if outcome.up else ''}{rest}"
     yield from late_lines(outcome.metrics, topology)
-    yield from aside_lines(outcome.set_aside, topology, outcome.letters_directory)
+    yield from given_up_lines(outcome.given_up, topology, outcome.letters_directory)
 
 
 def late_lines(metrics: TopologyMetrics, topology: Topology | None) -> Iterator[str]:

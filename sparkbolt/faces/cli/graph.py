@@ -24,7 +24,8 @@ def graph(topology: str, *, svg: str | None = None) -> int:
     """Draw a topology.
 
     Args:
-        topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
+        topology: its code, such as word_count:topology or word_count.py; or the name of a topology
+            that run has started.
         svg: write a picture to this file (- for standard output).
     """
     loaded = topology_of(topology)

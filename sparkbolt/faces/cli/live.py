@@ -75,10 +75,10 @@ class LiveTable(Display):
         """Draw the last table, and print how the run ended."""
         if outcome.metrics.micro_batches:
             self._console.print(self._table({}, outcome.metrics.components))
-        sentence, *aside = closing_lines(outcome, self._topology)
+        sentence, *details = closing_lines(outcome, self._topology)
         style = _STYLES[outcome.kind]
         self._console.print(Text(sentence, style=style))
-        for line in aside:
+        for line in details:
             self._console.print(Text(line), soft_wrap=True)  # so that a command in it can be copied
 
     def picture(self) -> RenderableType:

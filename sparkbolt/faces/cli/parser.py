@@ -24,9 +24,15 @@ _EPILOG = """\
     TopologyBuilder, or a function that returns one. Sparkbolt looks for a
     module in the working directory first.
 
+terms:
+  tree         a tuple of a spout, with all tuples that bolts emit for it
+  dead letter  a message that was given up after its last attempt
+  replay       deliver again: unfinished messages at the next start with the
+               checkpoint, dead letters when you request it
+
 exit codes:
   0    the topology finished or stopped with nothing left; the command succeeded
-  3    the same, and messages were given up: dead letters wait
+  3    as 0, but messages were given up: dead letters wait
   1    the topology failed, or the request was refused
   2    wrong use, such as an unknown TOPOLOGY
   4    trees or failed records are left for replay after the time of --for, or
@@ -76,7 +82,7 @@ GROUPS = (
     ),
     Group("operate it", "sparkbolt kill word-count --wait 30s", has_verbs=True),
     Group(
-        "mend it",
+        "repair it",
         "sparkbolt errors word-count",
         {
             "errors": "stories:errors",
@@ -120,7 +126,8 @@ def parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
         else:
             commands.add_parser(name).fill = lambda command, place=place: command_of(_row_at(place), command)
     for first, places in below.items():
-        commands.add_parser(first).fill = lambda command, places=places: _add_below(command, places)
+        words = SHARED_WORDS[first].capitalize() + "."
+        commands.add_parser(first, description=words).fill = lambda one, places=places: _add_below(one, places)
     if not arguments or arguments[0] not in commands.choices:  # the verbs are loaded only if one of them may be meant
         for name, verb, row in _verbs():
             epilog = WAITS if verb.ends else None

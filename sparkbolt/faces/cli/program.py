@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sparkbolt.faces.cli.display import Display
 
 POLL_SECS = 0.2
-EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_SET_ASIDE, EXIT_LEFT = 0, 1, 2, 3, 130
+EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_GIVEN_UP, EXIT_LEFT = 0, 1, 2, 3, 130
 EXIT_TIME_OVER = 4
 """The exit code if trees or failed records were left for replay when the time of ``--for`` had expired, or when the
 topology was killed from outside."""
@@ -74,7 +74,7 @@ class RunOutcome:
     """The user who killed it from outside, as in "killed by alice"; None if nobody did."""
     checkpointed: bool = True
     """Whether there is a checkpoint from which the next run can go on."""
-    set_aside: Mapping[str, int] = field(default_factory=dict)
+    given_up: Mapping[str, int] = field(default_factory=dict)
     """How many messages of each spout this run has given up; only spouts with at least one."""
     committed: int | None = None
     """How many micro-batches this run has committed; None if they were not counted."""
@@ -95,7 +95,7 @@ class RunOutcome:
             return EXIT_FAILED
         if self.kind != RunEnd.FINISHED and (not self.drained or self.retries):
             return EXIT_TIME_OVER if self.time_over or self.killed is not None else EXIT_LEFT
-        return EXIT_SET_ASIDE if self.set_aside else EXIT_FINISHED
+        return EXIT_GIVEN_UP if self.given_up else EXIT_FINISHED
 
 
 class StopRequests:
@@ -345,7 +345,7 @@ def _start_and_watch(
             time_over=end.time_over,
             killed=end.killed,
             checkpointed=options.get("checkpoint") is not None,
-            set_aside=running.set_aside_here,
+            given_up=running.given_up_here,
             committed=committed,
             letters_directory=running.dead_letters_directory,
         )

@@ -49,14 +49,16 @@ def run(
     """Run a topology until it finishes or you press Ctrl-C.
 
     Args:
-        topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
+        topology: its code, such as word_count:topology or word_count.py; or the name of a topology
+            that run has started.
         master: the master of Spark, as for spark-submit (default: local[*]).
         checkpoint: store state in this directory and resume from it (default: no state is stored).
-        apply: do what needs a decision, if the topology had another shape when the checkpoint was used last (a terminal
-            asks).
-        from_: a savepoint, or a checkpoint that is not in use: --checkpoint begins as a copy of it.
-        instead: the copy goes on instead of the checkpoint that was copied, which is never started again.
-        beside: the copy goes on beside it, and both use the same servers, queues and tables.
+        apply: if the topology has changed since the checkpoint was last used, accept the changes that move or drop
+            state (without it, run asks on a terminal and otherwise refuses; check --checkpoint lists the changes).
+        from_: begin a new --checkpoint as a copy of this savepoint, or of a checkpoint that is not in use.
+        instead: with --from: the copy replaces the checkpoint that was copied, which can never be started again.
+        beside: with --from: the checkpoint that was copied stays in use, and both use the same servers, queues and
+            tables.
         for_: stop after this time, such as 30s, 5m or 1h, counted from the start of Spark.
         drain: the time that a running micro-batch has to finish after Ctrl-C or --for, before it is cancelled and left
             for replay (default: 4s).

@@ -63,19 +63,25 @@ def command(
     history: str | None = None,
     feed: dict[str, str] | None = None,
     messages: Count = MESSAGES_MAX,
+    later: Sequence[str] = (),
     strict: bool = False,
     json: bool = False,
 ) -> int:
     """Run a topology without Spark and inject faults.
 
+    Each seed is a run with its own faults, such as crashes of the driver. The command checks that no message is lost,
+    and that none is acked before its tree is complete.
+
     Args:
-        topology: its code, such as word_count:topology or word_count.py; or a topology that run has started.
+        topology: its code, such as word_count:topology or word_count.py; or the name of a topology
+            that run has started.
         seeds: run the seeds 0 to N - 1 (default: 1000).
         workers: the number of processes (default: the cores of this machine).
         seed: run only this seed, and show what happened.
         history: with --seed: the faults to inject, as printed by a failure.
         feed: replace the messages of a spout by this file, one JSON list or object per line (repeatable).
         messages: the number of messages that each spout reads (default: 200).
+        later: the code of a later shape of the topology, to which it changes on the way (repeatable, in their order).
         strict: exit with 1 also for mistakes of the topology itself, such as tuples that are never acked.
         json: print one JSON object per line.
     """
@@ -90,6 +96,8 @@ def command(
         history=history,
         feed=feed or {},
         messages_max=messages,
+        later_references=tuple(later),
+        later=tuple(map(topology_of, later)),
         as_json=json,
         strict=strict,
     )
@@ -111,6 +119,9 @@ class SimulationOrder:
     feed: Mapping[str, str]
     """By spout, the file whose lines replace its messages."""
     messages_max: int
+    later_references: tuple[str, ...]
+    later: tuple[Topology, ...]
+    """Later shapes of the topology."""
     as_json: bool
     strict: bool
     """Whether the exit code is 1 also for mistakes of the topology that show without any fault."""
@@ -123,6 +134,8 @@ class SimulationOrder:
             words += ["--feed", f"{spout}={file}"]
         if self.messages_max != MESSAGES_MAX:
             words += ["--messages", str(self.messages_max)]
+        for reference in self.later_references:
+            words += ["--later", reference]
         return " ".join(map(shlex.quote, words)).replace("{", "{{").replace("}", "}}") + (
             " --seed {seed} --history '{history}'"
         )
@@ -161,7 +174,7 @@ def perform(order: SimulationOrder, out: IO[str] | None = None) -> int:
     began = time.monotonic()
     with _progress(order) as show:
         show("a run without any fault")
-        subject = subject_of(order.topology, feed, order.messages_max)
+        subject = subject_of(order.topology, feed, order.messages_max, later=order.later)
         with redirect_stdout(_Nowhere()), quiet_collector():
             trial = try_once(subject)
         if any(mistake.kind == MistakeKind.NEVER_TAKEN for mistake in trial.mistakes):
@@ -212,12 +225,13 @@ def _one(order: SimulationOrder, feed: Feed, out: IO[str]) -> int:
             order.seed,
             feed=feed,
             messages_max=order.messages_max,
+            later=order.later,
             history=order.history,
             strict=order.strict,
         )
         if report.promise is not None and report.component is None:
             show(f"seed {order.seed} is run with fewer faults")
-            subject = subject_of(order.topology, feed, order.messages_max)
+            subject = subject_of(order.topology, feed, order.messages_max, later=order.later)
             with quiet_collector():
                 failed = report_of(subject, run_seed(subject, order.seed, faults, state=True), command=order.command)
                 trial = Trial(report.mistakes, report.unsent)
@@ -230,11 +244,13 @@ def _many(order: SimulationOrder, feed: Feed, show: Show) -> tuple[int, int, Sim
     """Run all seeds up to the first that fails; returns (seeds, micro-batches, the report of a failure or None)."""
     count = max(2, order.workers)  # the comparison needs a second process, with another hash seed
     processes = [
-        SimulatingProcess(order.topology, feed, order.messages_max, hash_seed=place + 1, command=order.command)
+        SimulatingProcess(
+            order.topology, feed, order.messages_max, order.later, hash_seed=place + 1, command=order.command
+        )
         for place in range(count)
     ]
     try:
-        subject = subject_of(order.topology, feed, order.messages_max)
+        subject = subject_of(order.topology, feed, order.messages_max, later=order.later)
         show("the first seeds are run in two processes, and compared")
         report = _compare(order, subject, processes[0], processes[1])
         if report is not None:

@@ -42,10 +42,10 @@ def errors(
 ) -> int:
     """List failed trees, also after the topology has ended.
 
-    The newest are listed, the newest last; of open trees, the oldest.
+    The newest failed or acked trees are listed, the newest last; of open trees, the oldest.
 
     Args:
-        checkpoint: the directory of the --checkpoint option of run; or the name or the code of a topology.
+        checkpoint: the checkpoint, the name or the code of the topology.
         state: list failed trees, open trees, or acked trees that were traced.
         last: the maximum number of entries (default: 20).
         json: print one JSON object per line.
@@ -89,8 +89,8 @@ def explain(root: str, *, checkpoint: AnyTopology, json: bool = False) -> int:
     """Show the path of one tree, and why it failed.
 
     Args:
-        root: 16 hexadecimal digits; or task and sequence (lines[0]:40); or SOURCE@POSITION, where you can shorten
-            SOURCE to the end of its path.
+        root: 16 hexadecimal digits, as errors and the log show them; or task and sequence (lines[0]:40); or
+            SOURCE@POSITION, where you can shorten SOURCE to the end of its path.
         checkpoint: the checkpoint, the name or the code of the topology.
         json: print one JSON object per line.
 

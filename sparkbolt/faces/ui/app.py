@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute
 
 from sparkbolt.control.home import HomeError
 from sparkbolt.control.operator import Operator
-from sparkbolt.errors import SparkboltError
+from sparkbolt.errors import SparkboltError, StateError, WrongUseError
 from sparkbolt.faces.ui.login import LoginForm, login_routes
 from sparkbolt.faces.ui.operator_calls import AmbiguousTopology, Asking, LateAnswerError, UnknownTopology
 from sparkbolt.faces.ui.prometheus import prometheus_routes
@@ -96,6 +96,10 @@ def error_status(error: Exception) -> tuple[int, str]:
         return 409, str(error)
     if isinstance(error, LateAnswerError | HomeError):
         return 503, str(error)
+    if isinstance(error, WrongUseError):
+        return 404, str(error)
+    if isinstance(error, StateError):
+        return 409, str(error)
     if isinstance(error, OSError):
         return 503, f"it cannot be read now ({type(error).__name__}: {error}); try again in a few seconds"
     if isinstance(error, SparkboltError):

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sparkbolt.api.causes import Cause, MessageOutcome, outcome_words
-from sparkbolt.base.source_names import place_text, short_sources
+from sparkbolt.base.source_names import long_path, place_text, short_sources
 from sparkbolt.faces.ui.drawings import HOPS_MAX, hop_state, tree
 from sparkbolt.faces.ui.pages import (
     PAGE_ROWS,
@@ -152,6 +152,7 @@ async def tree_page(request: Request) -> Response:
         drawing=tree(story),
         drawn_max=HOPS_MAX,
         message=message_of(story),
+        path=long_path(story.get("source")),
         then=then_of(story),
         hop_state=hop_state,
         pairs_in=pairs_in,
@@ -255,6 +256,7 @@ def letter_shown(
         letter=letter,
         fields=fields,
         message=message_of(letter),
+        path=long_path(letter["source"]),
         wrong=wrong,
         others=letter["tuples"] if len(letter["tuples"]) > 1 else [],
         raw=raw,

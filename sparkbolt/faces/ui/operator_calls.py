@@ -2,8 +2,8 @@
 
 Handlers ask only about topologies in the list: a text from the network never reaches the Operator as a name or a path.
 Concurrent requests share a question, and its answer serves for ``FRESH_SECS``. A handler waits for at most
-``ANSWER_SECS``. A call that hangs keeps its thread; the limits are ``CALLS_MAX``, and ``TOPOLOGY_CALLS_MAX`` for one
-topology, so that it does not block the others.
+``ANSWER_SECS``, or as long as the question says (``wait_secs``). A call that hangs keeps its thread; the limits are
+``CALLS_MAX``, and ``TOPOLOGY_CALLS_MAX`` for one topology, so that it does not block the others.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ class Asking:
         row = QUESTIONS[question]
         given = {one.name: arguments.get(one.name, one.default) for one in row.parameters}
         key, method = (asked, question, tuple(given.items())), getattr(self._operator, question)
-        return await self._shared(key, f"{question} of {topology!r}", lambda: method(asked, **given))
+        what = f"{question} of {topology!r}"
+        return await self._shared(key, what, lambda: method(asked, **given), row.wait_secs)
 
     # Changes.
 
@@ -182,7 +183,9 @@ class Asking:
             )
         return max(running or named, key=lambda each: each[0]["started_ms"])
 
-    async def _shared(self, key: tuple[Any, ...], what: str, ask: Callable[[], Any]) -> Any:
+    async def _shared(
+        self, key: tuple[Any, ...], what: str, ask: Callable[[], Any], wait_secs: float | None = None
+    ) -> Any:
         with self._lock:
             until, value = self._known.get(key, (0.0, None))
             if key in self._known and self._clock() < until:
@@ -190,7 +193,7 @@ class Asking:
             future = self._waiting.get(key)
         if future is None:
             future = self._start(key[0], ask, key)
-        return await _result(future, ANSWER_SECS, what)
+        return await _result(future, ANSWER_SECS if wait_secs is None else wait_secs, what)
 
     def _start(self, asked: str, ask: Callable[[], T], key: tuple[Any, ...] | None = None) -> Future[T]:
         """Call ``ask`` in a separate thread, which does not keep the process from ending."""

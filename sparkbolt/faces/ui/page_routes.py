@@ -42,6 +42,7 @@ def page_routes() -> list[BaseRoute]:
         "/": topology_pages.topologies_page,
         ONE: topology_pages.one_topology_page,
         f"{ONE}/components/{{component:path}}": topology_pages.component_page,
+        f"{ONE}/state/{{component:path}}": topology_pages.state_page,
         f"{ONE}/micro-batches": topology_pages.micro_batches_page,
         f"{ONE}/errors": topology_pages.errors_page,
         f"{ONE}/kafka": topology_pages.lag_page,

@@ -156,7 +156,7 @@ def rendered(request: Request, template: str, *, status: int = 200, **values: An
         "now": now_ms(request),
         "linked": linked,
         "kept_window": f"?window={window}" if (window := request.query_params.get("window")) in WINDOWS else "",
-        "answers_form": request.method == "POST",
+        "is_still": request.method == "POST",
         "home_trouble": asking_of(request).trouble,
     }
     return HTMLResponse(environment().get_template(template).render({**session, **values}), status)

@@ -236,10 +236,10 @@ def _memory(document: TopologyDocument) -> Samples:
 COUNTER = CounterMetricFamily
 MEASURES = (
     Measure(
-        "messages_set_aside",
+        "messages_given_up",
         "Messages that were given up: dead letters and dropped messages",
         "component",
-        _of_components("set_aside"),
+        _of_components("given_up"),
         COUNTER,
     ),
     Measure("trees_retried", "Trees that are retries", "component", _of_components("retried"), COUNTER),

@@ -7,6 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from sparkbolt.control.documents import StateEntry
+from sparkbolt.faces.ui.answers import readable
+
 VALUE_CHARACTERS_MAX = 160
 """A longer value is cut in a list."""
 
@@ -21,6 +24,23 @@ def value_text(value: Any) -> str:
     ('a', 'null', '{"$bytes": "YQ=="}')
     """
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def entry_key(entry: StateEntry) -> str:
+    """The key of an entry of state, as a person types it to look it up."""
+    return cut_text(readable(json.dumps(entry["key"], ensure_ascii=False)))
+
+
+def entry_value(entry: StateEntry) -> str:
+    """The value of an entry of state as JSON; a value that is cut has dots at its end."""
+    if entry["cut"]:
+        return readable(f"{entry['value']}\N{HORIZONTAL ELLIPSIS}")
+    return readable(json.dumps(entry["value"], ensure_ascii=False))
+
+
+def brief_value(entry: StateEntry) -> str:
+    """The same, as short as a list shows it."""
+    return cut_text(entry_value(entry))
 
 
 def value_typed(text: str, before: Any) -> Any:

@@ -24,6 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sparkbolt.base.file_access import Files
 from sparkbolt.control.home import default_home
+from sparkbolt.control.kept_state import ReadState
 from sparkbolt.control.operator import Operator
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.faces.ui.app import LOOPBACK_HOSTS, make_app
@@ -53,6 +54,7 @@ def serve(
     token: str | None = None,
     *,
     open_files: Callable[..., Files],
+    read_state: ReadState | None = None,
     private: bool = False,
     allowed_hosts: Sequence[str] = (),
     say: Callable[[str], None] = print,
@@ -66,6 +68,7 @@ def serve(
         checkpoints: paths or URLs of checkpoints that are shown besides.
         token: the token that changes need; None: ``SPARKBOLT_UI_TOKEN``, or the one that is stored in the home.
         open_files: opens a checkpoint for reading.
+        read_state: as for ``Operator``.
         private: whether reading needs the token too.
         allowed_hosts: names of this server beside ``host``, without ports.
         say: prints the address, the token, and the checkpoints that cannot be read.
@@ -77,7 +80,7 @@ def serve(
     private = private or not is_loopback(host)
     directory = token_directory(home)
     token = token or os.environ.get(TOKEN_VARIABLE) or kept_token(directory)
-    operator = Operator(home, open_files=open_files)
+    operator = Operator(home, open_files=open_files, read_state=read_state)
     looking = threading.Thread(target=_look_at, args=(operator, checkpoints, say), daemon=True)
     looking.start()
     looking.join(LOOK_SECS_MAX)  # a file system may hang

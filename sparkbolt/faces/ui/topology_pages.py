@@ -26,9 +26,12 @@ from sparkbolt.control.documents import (
     WindowDocument,
 )
 from sparkbolt.control.intent import LOG_LEVELS, SETTINGS
+from sparkbolt.errors import StateError, WrongUseError
 from sparkbolt.faces.ui.charts import Chart, Line, Unit
 from sparkbolt.faces.ui.drawings import flow, flow_list
+from sparkbolt.faces.ui.operator_calls import LateAnswerError
 from sparkbolt.faces.ui.pages import (
+    PAGE_ROWS,
     REACH_SECS,
     WINDOWS,
     Tab,
@@ -42,6 +45,7 @@ from sparkbolt.faces.ui.pages import (
     topology_page,
     wanted_rows,
 )
+from sparkbolt.faces.ui.record_texts import brief_value, entry_key, entry_value
 from sparkbolt.faces.ui.shown import VERY_BUSY, words
 from sparkbolt.faces.ui.storm_pages import NO_NUMBERS
 from sparkbolt.faces.ui.urls import path_of
@@ -141,7 +145,7 @@ def _sums(document: TopologyDocument, window: str) -> dict[str, Any]:
         "p99": max(worst, default=None),
         "acked": sum(one["acked"] for one in spouts),
         "failed": sum(one["failed"] for one in spouts),
-        "set_aside": sum(one["set_aside"] for one in spouts),
+        "given_up": sum(one["given_up"] for one in spouts),
         "micro_batches": sums["micro_batches"],
     }
 
@@ -207,10 +211,8 @@ async def component_page(request: Request) -> Response:
     """``/topologies/ID/components/C``: its tasks, its streams, its errors, its windows."""
     asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
-    component = request.path_params["component"]
-    found = [one for one in document["components"] if one["id"] == component]
-    if not found:
-        raise no_such(f"the topology {document['entry']['name']!r} has no component {component!r}")
+    one = component_of(request, document)
+    component = one["id"]
     window = chosen(request, "window", WINDOWS)
     series = await asking.series(id_, since_ms=_since(request, document, window))
     sums = document["windows"].get(window)
@@ -219,8 +221,8 @@ async def component_page(request: Request) -> Response:
         "component.html",
         document,
         Tab.OVERVIEW,
-        component=found[0],
-        settings=own_settings(document, found[0]),
+        component=one,
+        settings=own_settings(document, one),
         by_window={
             name: document["windows"][name]["components"].get(component, NO_NUMBERS)
             for name in WINDOWS
@@ -234,9 +236,47 @@ async def component_page(request: Request) -> Response:
         readers=readers_of(document, component),
         errors=[error for error in document["errors"] if error["component"] == component][::-1][:50],
         watermark=document["now"]["watermarks"].get(component),
-        charts=component_charts(series, found[0]),
+        charts=component_charts(series, one),
         window=window,
     )
+
+
+async def state_page(request: Request) -> Response:
+    """``/topologies/ID/state/C``: the first entries that a bolt keeps, or one key."""
+    asking, id_ = asking_of(request), topology_of(request)
+    document = await asking.document(id_)
+    component, key = component_of(request, document), request.query_params.get("key", "")
+    found, refusal = None, ""
+    try:
+        found = await asking.ask(id_, "component_state", component=component["id"], key=key or None, first=PAGE_ROWS)
+    except (StateError, WrongUseError, LateAnswerError) as error:
+        refusal = str(error)
+    return topology_page(
+        request,
+        "state.html",
+        document,
+        Tab.OVERVIEW,
+        component=component,
+        key=key,
+        found=found,
+        refusal=refusal,
+        entry_key=entry_key,
+        shown=entry_value if key else brief_value,
+        is_still=True,  # each look is work for Spark
+    )
+
+
+def component_of(request: Request, document: TopologyDocument) -> ComponentDocument:
+    """The component that a URL names.
+
+    Raises:
+        HTTPException: there is no such component.
+    """
+    id_ = request.path_params["component"]
+    for one in document["components"]:
+        if one["id"] == id_:
+            return one
+    raise no_such(f"the topology {document['entry']['name']!r} has no component {id_!r}")
 
 
 def readers_of(document: TopologyDocument, component: str) -> list[tuple[str, StreamSubscription]]:

@@ -13,6 +13,7 @@ from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.api.dead_letters import CHECKPOINT
 from sparkbolt.api.topology import ComponentSpec
 from sparkbolt.base.ids import split_key
+from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.driver.ledger.ledger_settings import feeders_of
 from sparkbolt.driver.ledger.outages import Outages
@@ -23,6 +24,7 @@ from sparkbolt.sim.checkers.dead_letter_sinks import NothingIsGivenUpInSilence
 from sparkbolt.sim.checkers.letters_given_back import LettersComeBack
 from sparkbolt.sim.checkers.lives import LivesFollowTheTable
 from sparkbolt.sim.checkers.looped_tuples import LoopedTuplesRideOnce
+from sparkbolt.sim.checkers.moved_keys import EachKeyHasOneTask
 from sparkbolt.sim.checkers.outbox_values import NothingStartedIsLost
 from sparkbolt.sim.checkers.repeats import TheSameAgain
 from sparkbolt.sim.checkers.retries import ReadOnce, RetriesAreInTime
@@ -30,9 +32,11 @@ from sparkbolt.sim.checkers.states import StateIsWhatWasCommitted
 from sparkbolt.sim.checkers.trees import ExpectedVerdict, expand
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import MicroBatchOutcome
+from sparkbolt.sim.subject import Subject
 from sparkbolt.wire.acker import one_fail_each
 from sparkbolt.wire.exclusion import Exclusion
 from sparkbolt.wire.plan import Entry, MicroBatchPlan
+from sparkbolt.worker.state.task_state import DictStore
 
 
 class NoFalseAck(Checker):
@@ -162,7 +166,7 @@ class AcksAreDurable(Checker):
 
 
 class NothingIsLost(Checker):
-    """Every message is acked or set aside in the end, each once; progress never passes an unfinished one."""
+    """Every message is acked or given up in the end, each once; progress never passes an unfinished one."""
 
     promise = "no tree lost"
 
@@ -272,8 +276,8 @@ class NothingIsLost(Checker):
                 )
                 if missing:
                     self.broken(
-                        f"all is finished, but {len(missing)} message(s) of {component!r} were neither acked nor put "
-                        f"aside, the first of them {source}@{missing[0]}"
+                        f"all is finished, but {len(missing)} message(s) of {component!r} were neither acked nor "
+                        f"given up, the first of them {source}@{missing[0]}"
                     )
         waiting = Counter(split_key(key)[0] for key in self.facts.trees.open)
         for number, queue in self.facts.queues.items():
@@ -292,7 +296,7 @@ class NothingIsLost(Checker):
 
 
 def _given_up(spec: ComponentSpec, entry: Entry, key: int, cause: Cause) -> range:
-    """Return the positions that are set aside when a tree of the entry fails."""
+    """Return the positions that are given up when a tree of the entry fails."""
     position = entry.position_of(split_key(key)[1])
     unread = entry.positions is None and cause in NOT_READ
     new = entry.positions is None and (not unread or position != entry.start)
@@ -312,6 +316,11 @@ class SequencesAreNew(Checker):
         """Start without reserved sequences."""
         super().__init__(facts)
         self._used: dict[int, list[tuple[int, int, Any]]] = {}
+
+    def shaped(self) -> None:
+        """Forget what nothing has committed."""
+        for task, used in self._used.items():
+            self._used[task] = [one for one in used if one[2][0] <= self.facts.committed]
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
         """Compare the plan with all that ran before."""
@@ -344,6 +353,11 @@ class ProgressRises(Checker):
         self._life = -1
         self._finished: dict[tuple[str, str], int] = {}
         self._acked: dict[str, int] = {}
+
+    def shaped(self) -> None:
+        """Go back to the time of the last plan that is committed."""
+        plan = self.facts.plans.get(self.facts.committed)
+        self._now_ms = plan.now_ms if plan is not None else 0
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
         """Check the plan's time and number."""
@@ -429,6 +443,7 @@ PROMISES = (
     MemoryIsBounded,
     CommitsAreExact,
     LoopedTuplesRideOnce,
+    EachKeyHasOneTask,
 )
 
 
@@ -453,6 +468,19 @@ class Checkers:
     def violations(self) -> list[Violation]:
         """The violations that were found, in the order of the promises."""
         return [violation for checker in self.each for violation in checker.violations]
+
+    def shaped(self, subject: Subject, generations: Generations) -> None:
+        """Note that the topology begins in a shape, which is the newest of its generations."""
+        self.facts.subject, self.facts.generations = subject, generations
+        self.facts.subjects[generations[-1].number] = subject
+        self.facts.outages.feeders = feeders_of(subject.lane)
+        self._tell("shaped")
+
+    def moved(
+        self, had: Mapping[int, DictStore], has: Mapping[int, DictStore], between: tuple[Generation, Generation]
+    ) -> None:
+        """See ``Checker``."""
+        self._tell("moved", had, has, between)
 
     def life_began(self, driver: Driver) -> None:
         """See ``Checker``."""

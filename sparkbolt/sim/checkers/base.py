@@ -13,6 +13,7 @@ from typing import Any
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.api.reports import Fail
 from sparkbolt.base.ids import split_key
+from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.driver.ledger.outages import Outages
 from sparkbolt.sim.checkers.trees import ExpectedVerdict, Trees
@@ -51,6 +52,10 @@ class Facts:
 
     subject: Subject
     queues: Mapping[int, Queue]
+    subjects: dict[int, Subject] = field(default_factory=dict)
+    """The topology in each of its shapes, by the number of its generation; empty if it does not change."""
+    generations: Generations = field(default_factory=lambda: Generations((Generation(),)))
+    """The generations of the checkpoint."""
     trees: Trees = field(default_factory=Trees)
     verdicts: dict[int, ExpectedVerdict] = field(default_factory=dict)
     """The expected verdicts of micro-batches that are committed but not promoted."""
@@ -124,6 +129,14 @@ class Checker:
     def broken(self, words: str, key: int | None = None, component: str | None = None) -> None:
         """Record that the promise was broken."""
         self.violations.append(Violation(self.promise, words, key, component))
+
+    def shaped(self) -> None:
+        """Called when the topology begins in another shape: a plan that nothing has committed may be made anew."""
+
+    def moved(
+        self, had: Mapping[int, DictStore], has: Mapping[int, DictStore], between: tuple[Generation, Generation]
+    ) -> None:
+        """Called when a generation begins with the state of the one before; both are given by dest."""
 
     def life_began(self, driver: Driver) -> None:
         """Called when a driver has loaded the durable state."""

@@ -145,8 +145,8 @@ class NothingIsGivenUpInSilence(Checker):
         """Check that each given-up message was counted, with the right outcome."""
         for component in self._lettered:
             counts = driver.ledger.metrics.of(component)
-            if counts.set_aside != counts.dead_letters:
+            if counts.given_up != counts.dead_letters:
                 self.broken(
-                    f"{counts.set_aside} messages of {component!r} were given up, and {counts.dead_letters} dead "
+                    f"{counts.given_up} messages of {component!r} were given up, and {counts.dead_letters} dead "
                     "letters are counted"
                 )

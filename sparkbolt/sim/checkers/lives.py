@@ -12,8 +12,8 @@ from sparkbolt.sim.driver import Driver
 
 _OF_OUTCOMES = {
     MessageOutcome.RETRY: TreeState.RETRIED,
-    MessageOutcome.SET_ASIDE: TreeState.SET_ASIDE,
-    MessageOutcome.DEAD_LETTER: TreeState.SET_ASIDE,
+    MessageOutcome.GIVEN_UP: TreeState.GIVEN_UP,
+    MessageOutcome.DEAD_LETTER: TreeState.GIVEN_UP,
     MessageOutcome.SPOUT: TreeState.RETURNED,
 }
 

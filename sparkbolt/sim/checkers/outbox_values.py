@@ -1,4 +1,4 @@
-"""Outbox: checks that each value that a bolt starts is acked or set aside in the end, and then forgotten."""
+"""Outbox: checks that each value that a bolt starts is acked or given up in the end, and then forgotten."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from sparkbolt.api.causes import FINAL
 from sparkbolt.api.pickling import Pickling
-from sparkbolt.api.retry import at_once
+from sparkbolt.api.retry import RetryPolicy, at_once
 from sparkbolt.base.ids import AGAIN, SEQUENCE_BITS, split_key, tree_key
 from sparkbolt.layout.lane import policy_of
 from sparkbolt.sim.checkers.base import Checker, Facts
@@ -19,26 +19,29 @@ from sparkbolt.worker.state.task_state import DictStore, TaskState
 
 
 class NothingStartedIsLost(Checker):
-    """Each value that a bolt's task starts is acked or set aside in the end, once, and is not kept longer."""
+    """Each value that a bolt's task starts is acked or given up in the end, once, and is not kept longer."""
 
     promise = "no tree of a bolt lost"
 
     def __init__(self, facts: Facts) -> None:
         """Start without values."""
         super().__init__(facts)
-        topology = facts.subject.topology
-        self._policies = {
-            number: policy_of(topology.components[name]) or at_once(1)
-            for name in facts.subject.lane.starters
-            for number in topology.tasks(name)
-        }
+        self._policies: dict[int, RetryPolicy] = {}
+        """By number of a task that starts trees, or did so before a change."""
         self._begun: set[int] = set()
         self._owed: set[int] = set()
-        """Keys of first attempts at values that are neither acked nor set aside."""
+        """Keys of first attempts at values that are neither acked nor given up."""
         self._perhaps: set[int] = set()
         """Keys of values with an unknown outcome: they timed out while a bolt was unavailable."""
         self._again: dict[int, tuple[int, int]] = {}
         """Key of a further attempt -> (key of the first attempt, number of the attempt)."""
+
+    def life_began(self, driver: Driver) -> None:
+        """Note the tasks that start trees in the shape of this life."""
+        topology = self.facts.subject.topology
+        for name in self.facts.subject.lane.starters:
+            policy = policy_of(topology.components[name]) or at_once(1)
+            self._policies.update(dict.fromkeys(topology.tasks(name), policy))
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
         """Record which values were started, and which are finished."""
@@ -88,11 +91,11 @@ class NothingStartedIsLost(Checker):
         """Check that all values are finished, and kept only by tasks that are not yet notified."""
         for key in sorted(self._owed)[:1]:
             self.broken(
-                f"all is finished, but {len(self._owed)} value(s) were neither acked nor put aside, the first of them "
+                f"all is finished, but {len(self._owed)} value(s) were neither acked nor given up, the first of them "
                 f"that of {self.facts.where(key)}",
                 key,
             )
-        for number in self._policies:
+        for number in self._policies.keys() & self.facts.subject.lane.dests.keys():
             state = TaskState()
             state.begin(self.facts.stores.get(self.facts.subject.lane.dests[number], DictStore()))
             size = Outbox(state, number, Pickling({})).kept

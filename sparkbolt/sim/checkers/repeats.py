@@ -28,6 +28,11 @@ class TheSameAgain(Checker):
         self._made: list[tuple[str, Row]] = []
         self._logged: dict[int, str] = {}
 
+    def shaped(self) -> None:
+        """Forget the run of a plan that nothing has committed."""
+        if self._plan is not None and self._plan.micro_batch_id > self.facts.committed:
+            self._plan = None
+
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
         """Check that the plan is the same as in the earlier run."""
         if self._plan is not None and plan.micro_batch_id == self._plan.micro_batch_id and plan != self._plan:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.faults import Pending
 from sparkbolt.sim.observer import AttemptObserver
+from sparkbolt.sim.subject import Subject
 from sparkbolt.wire.acker import gather
 from sparkbolt.wire.exclusion import NOTHING_EXCLUDED
 from sparkbolt.wire.plan import Piece
@@ -66,14 +67,45 @@ class StateIsWhatWasCommitted(Checker):
     def ended(self, driver: Driver) -> None:
         """Run all committed plans again, and compare."""
         facts = self.facts
-        lane = facts.subject.lane
-        stamps = random.Random(0)
-        stores: dict[int, DictStore] = {}
-        observer = AttemptObserver(lane)
+        stores = self._run_again()
+        namespace = facts.subject.environment.namespace
+        for task, dest in facts.subject.lane.dests.items():
+            one, other = facts.stores.get(dest), stores.get(dest)
+            if not one and not other:
+                continue
+            ours = content_of(one if one is not None else DictStore(), namespace)
+            theirs = content_of(other if other is not None else DictStore(), namespace)
+            if not same(ours, theirs):
+                component, index = facts.subject.topology.task_owner(task)
+                self.broken(f"{component}[{index}] holds {_first_difference(ours, theirs)}")
+                return
+
+    def _run_again(self) -> dict[int, DictStore]:
+        """The segments after all committed plans, each run in the shape that the topology had."""
+        facts, before, random_ = self.facts, None, random.Random(0)
+        states: dict[str, dict[int, DictStore]] = {}
+
+        def stamps() -> int:
+            return random_.getrandbits(63) + 1
+
+        for place, generation in enumerate(facts.generations):
+            subject = facts.subjects.get(generation.number, facts.subject)
+            if generation.moves and before is not None:
+                states[generation.folder] = subject.moved(states, (before, generation), stamps)
+            end = facts.generations[place + 1].base if place + 1 < len(facts.generations) else facts.committed + 1
+            plans = [number for number in sorted(facts.plans) if generation.base <= number < end]
+            self._run_plans(subject, plans, states.setdefault(generation.folder, {}), stamps)
+            before = generation
+        return states[facts.generations[-1].folder]
+
+    def _run_plans(
+        self, subject: Subject, numbers: Sequence[int], stores: dict[int, DictStore], stamps: Callable[[], int]
+    ) -> None:
+        facts, observer = self.facts, AttemptObserver(subject.lane)
         sink = SimulatedSink({}, observer)  # it fails in the same cases as the sink of the original run
-        environment = facts.subject.environment_with(lambda: stamps.getrandbits(63) + 1, None, sink)
-        executors = Executors(lane, environment, observer, stores)
-        for number in sorted(facts.plans):
+        environment = subject.environment_with(stamps, None, sink)
+        executors = Executors(subject.lane, environment, observer, stores)
+        for number in numbers:
             plan, alive = facts.plans[number], facts.alive[number]
             pieces = [
                 Piece(index, entry, tuple(record for record, _ in alive.get(entry, ())))
@@ -86,17 +118,6 @@ class StateIsWhatWasCommitted(Checker):
             stores.update(outcome.stores)
             self._compare_kept(number, gather(data for _, data in outcome.rows).kept)
         executors.die()
-        namespace = facts.subject.environment.namespace
-        for task, dest in lane.dests.items():
-            one, other = facts.stores.get(dest), stores.get(dest)
-            if not one and not other:
-                continue
-            ours = content_of(one if one is not None else DictStore(), namespace)
-            theirs = content_of(other if other is not None else DictStore(), namespace)
-            if not same(ours, theirs):
-                component, index = facts.subject.topology.task_owner(task)
-                self.broken(f"{component}[{index}] holds {_first_difference(ours, theirs)}")
-                return
 
     def _compare_kept(self, number: int, kept: Sequence[KeptRows]) -> None:
         """Compare the rows of committers, whatever their order."""

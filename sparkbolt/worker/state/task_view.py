@@ -5,15 +5,14 @@ By default no code that the checkpoint names runs (``plain_reading``), since any
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from sparkbolt.api.component_state import ComponentState
+from sparkbolt.api.keyed_state import likely_tasks
 from sparkbolt.api.pickling import Pickling
 from sparkbolt.base.exceptions import line_of
-from sparkbolt.errors import StateError
+from sparkbolt.errors import StateError, WrongUseError
 from sparkbolt.worker.state.keyvalue import KeyValueTable
 from sparkbolt.worker.state.large_dicts import PREFIX as LARGE_DICTS
 from sparkbolt.worker.state.large_dicts import DictReference, LargeDicts
@@ -40,7 +39,7 @@ class TaskView:
     """
 
     def __init__(self, segments: Mapping[str, bytes], pickling: Pickling | None = None) -> None:
-        self._pickling = pickling or PlainPickling()
+        self._pickling, self._segments = pickling or PlainPickling(), segments
         self._state = TaskState()
         try:
             self._state.begin(DictStore(segments))
@@ -56,6 +55,15 @@ class TaskView:
     def items(self) -> Iterator[tuple[Any, Any]]:
         """All (key, value) pairs of its ``KeyValueState``, in any order."""
         return iter(self._table)
+
+    def keys(self) -> Sequence[Any]:
+        """The keys of its ``KeyValueState``, in any order; no value is read."""
+        return self._table._keys()
+
+    @property
+    def bytes(self) -> int:
+        """The size of its whole store."""
+        return sum(map(len, self._segments.values()))
 
     def __len__(self) -> int:
         """The number of keys of its ``KeyValueState``."""
@@ -90,29 +98,59 @@ class TaskView:
         return sizes
 
 
-class StateOfTasks(ComponentState):
-    """The state of a bolt, task by task."""
+Reading: TypeAlias = Callable[[Sequence[int]], Sequence[TaskView]]
+"""Returns what the tasks with some indices keep."""
 
-    def __init__(self, micro_batch: int, tasks: Sequence[TaskView]) -> None:
-        """Look into the ``tasks`` of the bolt, by index."""
+
+class StateOfTasks(ComponentState):
+    """The state of a bolt, task by task; a task is read when it is needed.
+
+    Args:
+        micro_batch: the micro-batch after which it was.
+        tasks: how many tasks the bolt has.
+        read: reads some of them; each is read once.
+        frame: what ``to_df`` returns; None: there is no Spark.
+    """
+
+    def __init__(
+        self, micro_batch: int, tasks: int, read: Reading, frame: Callable[[str | None, str | None], Any] | None = None
+    ) -> None:
         self.micro_batch = micro_batch
-        self._tasks = tasks
+        self._tasks, self._read, self._frame = range(tasks), read, frame
+        self._known: dict[int, TaskView] = {}
+
+    def _views(self, tasks: Collection[int]) -> list[TaskView]:
+        missing = [task for task in tasks if task not in self._known]
+        if missing:
+            self._known.update(zip(missing, self._read(missing), strict=True))
+        return [self._known[task] for task in tasks]
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of a key in the task that has it, or ``default``."""
-        values = (view.get(key, _MISSING) for view in self._tasks)
-        return next((value for value in values if value is not _MISSING), default)
+        owners = likely_tasks([key], len(self._tasks))
+        for tasks in (owners, [task for task in self._tasks if task not in owners]):
+            for view in self._views(tasks):
+                value = view.get(key, _MISSING)
+                if value is not _MISSING:
+                    return value
+        return default
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """The keys and values of all tasks."""
-        return (pair for view in self._tasks for pair in view.items())
+        return (pair for view in self._views(self._tasks) for pair in view.items())
 
     def __len__(self) -> int:
-        return sum(map(len, self._tasks))
+        return sum(map(len, self._views(self._tasks)))
 
     def attributes(self) -> list[dict[str, Any]]:
         """By index of the task."""
-        return [view.attributes() for view in self._tasks]
+        return [view.attributes() for view in self._views(self._tasks)]
+
+    def to_df(self, *, key: str | None = None, value: str | None = None) -> Any:
+        """A DataFrame of Spark's."""
+        if self._frame is None:
+            raise WrongUseError("to_df needs Spark, on which this topology does not run: use items() and attributes()")
+        return self._frame(key, value)
 
 
 def with_classes(namespace: Mapping[str, Any]) -> Pickling:
@@ -134,18 +172,3 @@ def _reference(value: Any) -> Any:
     if isinstance(value, UnknownObject) and value.name == _REFERENCE:
         return DictReference(dict)
     return value
-
-
-def plain_json(value: Any) -> Any:
-    """A value as JSON can have it: what JSON does not know is its ``repr``.
-
-    >>> plain_json({"a": (1, {2.5}), "b": b"x"}), plain_json({1: 2})
-    ({'a': [1, [2.5]], 'b': "b'x'"}, {'1': 2})
-    """
-    if value is None or type(value) in (str, int, bool) or (type(value) is float and math.isfinite(value)):
-        return value
-    if isinstance(value, Mapping):
-        return {name if type(name) is str else repr(name): plain_json(one) for name, one in value.items()}
-    if isinstance(value, list | tuple | set | frozenset | deque):
-        return [plain_json(one) for one in value]
-    return repr(value)

@@ -9,7 +9,7 @@ import pytest
 
 from sparkbolt.api.tree_life import ENDS, TRANSITIONS, Transition, TreeState, may_become
 
-ENDED = {TreeState.ACKED, TreeState.VOID, TreeState.RETRIED, TreeState.SET_ASIDE, TreeState.RETURNED}
+ENDED = {TreeState.ACKED, TreeState.VOID, TreeState.RETRIED, TreeState.GIVEN_UP, TreeState.RETURNED}
 
 
 def test_every_state_is_reachable_from_the_first_and_leads_to_an_end() -> None:

@@ -9,8 +9,11 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
 
+from sparkbolt.api.causes import MessageOutcome
+from sparkbolt.api.metrics import ComponentMetrics
 from sparkbolt.base.codec import SPARSE, Coder, MismatchError, decode, encode, salvage
 from sparkbolt.observe.histogram import Histogram
+from sparkbolt.observe.history import Bucket
 
 
 class Inner(TypedDict):
@@ -75,6 +78,15 @@ def test_a_value_that_does_not_fit_is_named_with_its_position(kind: Any, value: 
         with pytest.raises(MismatchError) as raised:
             decode(kind, value)
         assert str(raised.value) == wrong
+
+
+def test_stored_fields_and_words_are_read_by_their_earlier_names() -> None:
+    counts = ComponentMetrics(acked=2, given_up=1)
+    assert decode(ComponentMetrics, {"acked": 2, "set_aside": 1}) == counts
+    assert decode(ComponentMetrics, encode(counts)) == counts
+    assert decode(MessageOutcome, "set_aside") is MessageOutcome.GIVEN_UP
+    bucket = Bucket(components={"set_aside": {"acked": 2, "given_up": 1}})
+    assert decode(Bucket, {"components": {"set_aside": {"acked": 2, "set_aside": 1}}}) == bucket
 
 
 class Entry(TypedDict):

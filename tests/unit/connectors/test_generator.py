@@ -85,7 +85,7 @@ def test_an_exception_fails_its_item_and_ends_the_generator() -> None:
 
 
 def test_an_item_of_another_shape_is_a_bad_record() -> None:
-    spout = GeneratorSpout(lambda: ["ab", ["ok"]], outputs=["word"])
+    spout = GeneratorSpout(lambda: [["a", "b"], ["ok"]], outputs=["word"])
     bad, good = spout.read(Range(0, "generator-0", 0, 2))
     assert isinstance(bad, BadRecord)
     assert "expected a list of 1 value(s)" in bad.reason

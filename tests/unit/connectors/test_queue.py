@@ -90,7 +90,7 @@ def test_a_message_is_retried_from_memory_and_then_given_up() -> None:
         engine.now_ms += 100
     assert task.spout._heard == [("given up", 1)]
     metrics = engine.ledger.metrics.of("tray")
-    assert (metrics.retried, metrics.set_aside) == (2, 1)
+    assert (metrics.retried, metrics.given_up) == (2, 1)
     engine.close()
 
 

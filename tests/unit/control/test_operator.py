@@ -19,17 +19,20 @@ from sparkbolt.control.description import Description
 from sparkbolt.control.documents import ALL_TIME, TopologyState
 from sparkbolt.control.home import AmbiguousTopologyError, Home, UnknownTopologyError
 from sparkbolt.control.intent import Intent, Scale
+from sparkbolt.control.kept_state import LISTED_CHARACTERS_MAX
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.steering import Steering
 from sparkbolt.driver.ledger.generations import Generations
 from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER
 from sparkbolt.driver.returned_letters import RETURNED_FOLDER
+from sparkbolt.errors import StateError, WrongUseError
 from sparkbolt.files.local import LocalFiles, append_lines
 from sparkbolt.spark.checkpoint_files import open_files
 from sparkbolt.testing import TopologyTestDriver
 from tests.contract.engines import write_checkpoint
 from tests.unit.api.test_dead_letters import attempt, letter
 from tests.unit.control.topologies import FakeRunning, entry_of
+from tests.unit.kept import KeptInMemory
 from tests.unit.test_stories import fed, topology
 
 
@@ -93,6 +96,49 @@ def test_a_running_topology_is_queried(operator: Operator, running: Running) -> 
     assert not operator.change("words", "kill", wait_secs=1, by="alice")["refused"]
     assert running.fake.killed == [1]
     assert {event["by"] for event in operator.document("words")["events"]} == {None, "alice"}
+
+
+def test_the_state_of_a_running_topology_is_read_by_itself(operator: Operator, running: Running) -> None:
+    sizes = operator.state("words")
+    assert [(one["component"], one["task"], one["keys"]) for one in sizes["tasks"]] == [
+        ("count", 0, 2),
+        ("count", 1, 1),
+    ]
+    page = operator.component_state("words", "count", first=2)
+    assert (page["micro_batch"], page["count"]) == (7, 3)
+    seven, be = page["entries"]
+    assert (be["task"], be["key"], be["value"], be["cut"]) == (0, "be", 2, False)
+    assert (seven["key"], seven["value"], seven["cut"]) == (7, f'"{"x" * (LISTED_CHARACTERS_MAX - 1)}', True)
+    (found,) = operator.component_state("words", "count", key="7")["entries"]
+    assert found["value"] == "x" * 3000
+    for arguments in ({"key": "8"}, {"as_of": 3}):
+        with pytest.raises(WrongUseError, match=r"has no key '8'|micro-batch 3 is not there"):
+            operator.component_state("words", "count", **arguments)
+    running.fake.kept = None
+    with pytest.raises(StateError, match="no micro-batch is committed"):
+        operator.state("words")
+    running.server.close()
+    with pytest.raises(StateError, match=r"cannot be reached: .*; `sparkbolt state words-1-100` reads its checkpoint"):
+        operator.state("words")
+
+
+def test_the_state_of_a_topology_that_has_ended_is_read_from_its_checkpoint(home: Path) -> None:
+    read: list[tuple[str, int | None]] = []
+
+    def reads(directory: str, as_of: int | None) -> KeptInMemory:
+        read.append((directory, as_of))
+        return KeptInMemory.of_tasks({"be": 2})
+
+    places = {"old-1-1": "/old", "temporary-1-1": None}
+    for id_, place in places.items():
+        Home(str(home)).write(entry_of(id_, name=id_, state=TopologyState.ENDED, ended_ms=1, checkpoint=place))
+    operator = Operator(open_files=open_files, read_state=reads)
+    assert operator.component_state("old-1-1", "count", key="be", as_of=3)["entries"][0]["value"] == 2
+    assert read == [("/old", 3)]
+    with pytest.raises(StateError, match="it ran without a checkpoint"):
+        operator.state("temporary-1-1")
+    with pytest.raises(StateError, match="use `sparkbolt state /old`"):
+        Operator(open_files=open_files).state("old-1-1")
 
 
 def test_an_unresponsive_topology_is_shown_from_its_checkpoint(

@@ -14,7 +14,7 @@ from sparkbolt.control.operable import TopologyView
 from sparkbolt.control.problems import problems_of, verdict_of
 from sparkbolt.faces.cli.operate.overview import list_lines
 from sparkbolt.faces.cli.operate.statistics import stats_lines
-from tests.unit.control.fake import NOW_MS, document, entry, gist
+from tests.unit.control.shop import NOW_MS, document, entry, gist
 
 OUT = "store waits for its database since 14:02 UTC (PostgreSQL refuses the connection), next probe in 3 s"
 FULL = "orders waits: 64 trees are open, and max_spout_pending is reached"
@@ -24,8 +24,8 @@ FULL = "orders waits: 64 trees are open, and max_spout_pending is reached"
     ("state", "why", "counts", "text"),
     [
         ("active", None, {}, "well"),
-        ("active", None, {"set_aside": 44}, "44 messages given up: see `sparkbolt dlq list shop`"),
-        ("active", None, {"set_aside": 1}, "1 message given up: see `sparkbolt dlq list shop`"),
+        ("active", None, {"given_up": 44}, "44 messages given up: see `sparkbolt dlq list shop`"),
+        ("active", None, {"given_up": 1}, "1 message given up: see `sparkbolt dlq list shop`"),
         (
             "active",
             None,
@@ -42,14 +42,14 @@ FULL = "orders waits: 64 trees are open, and max_spout_pending is reached"
         (
             "inactive",
             "deactivated by ann",
-            {"set_aside": 44},
+            {"given_up": 44},
             "44 messages given up: see `sparkbolt dlq list shop`; inactive: deactivated by ann",
         ),
         ("starting", "Spark has run no micro-batch", {}, "starting: Spark has run no micro-batch"),
         ("killed", "killed by ann", {"open_trees": 7}, "stopping: killed by ann; its 7 open trees finish"),
         ("draining", None, {}, "stopping"),
         ("restarting", "its query failed", {}, "restarting: its query failed"),
-        ("failed", "a bolt raised", {"set_aside": 2}, "failed: a bolt raised"),
+        ("failed", "a bolt raised", {"given_up": 2}, "failed: a bolt raised"),
         ("ended", None, {}, "ended"),
     ],
 )
@@ -58,7 +58,7 @@ def test_a_state_and_its_numbers_give_one_sentence(state: str, why: str | None, 
 
 
 def test_an_outage_comes_before_what_follows_from_it() -> None:
-    shop = entry("shop", TopologyState.ACTIVE, gist=gist(set_aside=3, lag_growth={"bytes": 10}))
+    shop = entry("shop", TopologyState.ACTIVE, gist=gist(given_up=3, lag_growth={"bytes": 10}))
     now = {
         **document(shop)["now"],
         "outages": [OUT],

@@ -18,8 +18,10 @@ from sparkbolt.control.processes import this_process
 from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.driver.overrides import Overrides
 from sparkbolt.driver.transition import recorded, transition
+from sparkbolt.errors import StateError, WrongUseError
 from sparkbolt.layout.lane import Lane, lay_out
 from sparkbolt.spouts import GeneratorSpout
+from tests.unit.kept import KeptInMemory
 
 
 class Pass(BasicBolt):
@@ -85,6 +87,7 @@ class FakeRunning:
         self.killed: list[float] = []
         self.restarts = 0
         self.taken = 0
+        self.kept: KeptInMemory | None = KeptInMemory.of_tasks({"be": 2, 7: "x" * 3000}, {"7": None})
 
     @property
     def lane(self) -> Lane:
@@ -105,6 +108,13 @@ class FakeRunning:
 
     def state_sizes(self) -> dict[str, int]:
         return {}
+
+    def stored(self, as_of: int | None) -> KeptInMemory:
+        if as_of not in (None, 7):
+            raise WrongUseError(f"micro-batch {as_of} is not there")
+        if self.kept is None:
+            raise StateError("checkpoint /state has no state yet: no micro-batch is committed")
+        return self.kept
 
     @property
     def letters_directory(self) -> str | None:

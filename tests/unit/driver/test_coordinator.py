@@ -154,8 +154,8 @@ def test_a_spout_that_has_reached_max_spout_pending_names_the_task_with_the_olde
     while engine.step() is not None:
         pass
     assert engine.coordinator.full() == {
-        "numbers": "numbers waits: 10 trees are open, and max_spout_pending is reached; the oldest tree is open since "
-        "1970-01-01 00:01Z, held by keep[0] since micro-batch 0"
+        "numbers": "numbers waits: 10 trees are open, and max_spout_pending is reached; the oldest tree has been open "
+        "since 1970-01-01 00:01Z, held by keep[0] since micro-batch 0"
     }
 
 
@@ -387,7 +387,7 @@ def test_positions_beyond_48_bits_are_given_again() -> None:
     while engine.step() is not None:
         engine.restart()
     metrics = engine.ledger.metrics.of("times")
-    assert (metrics.acked, metrics.failed, metrics.set_aside) == (6, 6, 0)
+    assert (metrics.acked, metrics.failed, metrics.given_up) == (6, 6, 0)
     assert engine.ledger.progress["times"] == {"times": Nanoseconds.begin + 3 * 10**9}
 
 

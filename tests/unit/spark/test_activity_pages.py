@@ -98,5 +98,5 @@ def test_worker_logs_the_hang_itself_if_the_driver_is_on_another_machine(
             while not caplog.records and time.monotonic() < until:
                 PAUSE.wait(0.02)
         look_out.close()
-    assert caplog.records[0].getMessage().startswith("count[1] is in flush for 0 s")
+    assert caplog.records[0].getMessage().startswith("count[1] has been in flush for 0 s")
     assert "Ctrl-C or stop() breaks it off" in warning(Sight(look_out.monitor.doing), lambda task: ("count", 1))

@@ -49,7 +49,7 @@ def test_next_driver_reports_messages_given_up_in_the_last_commit(
 def test_a_line_has_fields_that_say_whom_it_is_about(caplog: pytest.LogCaptureFixture) -> None:
     error_log = ErrorLog(Config(max_error_report_per_interval=1), lambda: 0.0)
     fail = Fail(7, "check", 1, Cause.EXCEPTION, "ValueError: no", 12)
-    tree = FailedTree(7, "lines", 0, "a.txt", 4, 3, fail, MessageOutcome.SET_ASIDE, "its story")
+    tree = FailedTree(7, "lines", 0, "a.txt", 4, 3, fail, MessageOutcome.GIVEN_UP, "its story")
     reports = [ErrorReport("check", 1, "ValueError: no"), ErrorReport("check", 0, "ValueError: never")]
     with caplog.at_level(logging.WARNING, "sparkbolt"):
         error_log.promotion(Promotion(12, failed=[tree], reports=reports))

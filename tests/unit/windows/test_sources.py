@@ -179,7 +179,7 @@ class Hold(Bolt):
         self.held.append(tup)
         if self.held[0]["at"] != tup["at"] or len(self.held) > 1:
             first = self.held.pop(0)
-            collector.emit(list(first.values), anchors=first)
+            collector.emit(list(first.values()), anchors=first)
             collector.ack(first)
 
 

@@ -123,12 +123,12 @@ class Scene:
     ],
 )
 def test_a_call_of_execute_that_hangs_is_named_with_its_tuple(component: BoltBase, said: str) -> None:
-    assert Scene(component).run() == [f"bolt[0] is in execute for 31 s {said}"]
+    assert Scene(component).run() == [f"bolt[0] has been in execute for 31 s {said}"]
 
 
 @pytest.mark.parametrize(("component", "what"), [(Flushing(), "flush"), (Preparing(), "prepare")])
 def test_other_calls_of_a_component_are_named(component: BoltBase, what: str) -> None:
-    assert f"bolt[0] is in {what} for 31 s, at scene.py:1, in call" in Scene(component).run()
+    assert f"bolt[0] has been in {what} for 31 s, at scene.py:1, in call" in Scene(component).run()
 
 
 @pytest.mark.parametrize(("secs", "waits"), [(4.0, ()), (12.0, (f"bolt[0] waits for {Storing.place} for 12 s",))])

@@ -120,7 +120,7 @@ def test_rows_are_acked_retried_from_state_or_given_up_with_a_dead_letter_that_h
     engine.bring((0, [("a", 0), ("b", 1)]), (1, [("c", 9)]))
     promotions = run_out(engine)
     rows = engine.ledger.metrics.components["rows"]
-    assert (rows.acked, rows.failed, rows.retried, rows.set_aside, rows.dead_letters) == (2, 4, 3, 1, 1)
+    assert (rows.acked, rows.failed, rows.retried, rows.given_up, rows.dead_letters) == (2, 4, 3, 1, 1)
     assert engine.ledger.open_trees == 0
     assert kept(engine) == 0, "what is settled is dropped"
     [line] = b"".join(engine.letters).splitlines()

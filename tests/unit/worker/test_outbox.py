@@ -307,7 +307,7 @@ def crash(engine: LocalEngine, rng: random.Random) -> None:
 @pytest.mark.slow
 @settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 2**32), tasks=st.integers(1, 2), count=st.integers(1, 40))
-def test_each_value_is_retried_until_acked_or_set_aside_and_no_crash_loses_or_repeats_one(
+def test_each_value_is_retried_until_acked_or_given_up_and_no_crash_loses_or_repeats_one(
     seed: int, tasks: int, count: int
 ) -> None:
     rng = random.Random(seed)
@@ -326,14 +326,14 @@ def test_each_value_is_retried_until_acked_or_set_aside_and_no_crash_loses_or_re
         assert restored.snapshot() == engine.ledger.snapshot()
         assert restored.outbox_acks.first() == engine.ledger.outbox_acks.first()
     run_on(engine, 25)
-    expected, acked, set_aside = [], 0, 0
+    expected, acked, given_up = [], 0, 0
     for n in range(count):
         attempts = next((i for i in (1, 2, 3) if activity(seed, n, i) == "ack"), None)
         expected += [(n, i) for i in range(1, (attempts or 3) + 1)]
         acked += attempts is not None
-        set_aside += attempts is None
+        given_up += attempts is None
     metrics = engine.ledger.metrics.of("gathers")
-    assert (metrics.acked, metrics.set_aside, metrics.pending) == (count + acked, set_aside, 0)
+    assert (metrics.acked, metrics.given_up, metrics.pending) == (count + acked, given_up, 0)
     assert metrics.failed == len(expected) - acked
     assert engine.coordinator.finished
     assert engine.ledger.outbox_acks.first() == ()
@@ -341,10 +341,10 @@ def test_each_value_is_retried_until_acked_or_set_aside_and_no_crash_loses_or_re
     assert seen_by(engine) == sorted(expected)
 
 
-def test_each_set_aside_tree_has_a_story() -> None:
+def test_each_given_up_tree_has_a_story() -> None:
     engine = LocalEngine(starting(60, max_attempts=2))
     run_on(engine, 20)
-    trees = engine.ledger.set_aside
+    trees = engine.ledger.given_up
     assert trees
     assert {tree.attempt for tree in trees} == {2}
     assert all(f"gathers[0] {own_source(0)}@{tree.position}, attempt 2; " in tree.story for tree in trees)
@@ -422,7 +422,7 @@ def test_anchored_tuple_stays_in_its_tree() -> None:
     run_on(engine, 1)
     assert kept_by(engine, "passes") == 0
     assert engine.ledger.metrics.of("numbers").failed > 0
-    assert Counter(tree.component for tree in engine.ledger.set_aside) == {
+    assert Counter(tree.component for tree in engine.ledger.given_up) == {
         "numbers": engine.ledger.metrics.of("numbers").failed
     }
 

@@ -69,5 +69,5 @@ def test_parts_of_a_bad_record_of_other_types_fail_its_tree_and_nothing_else(
     engine, failed = run(Numbers(lambda number, tried: given if number == 7 else None))
     causes = [tree.fail.cause for tree in failed if words in tree.fail.reason and tree.position == 7]
     assert causes == [cause], [tree.fail.reason for tree in failed]
-    assert engine.ledger.metrics.of("numbers").set_aside == 1
+    assert engine.ledger.metrics.of("numbers").given_up == 1
     assert set(SEEN) == set(range(COUNT)) - {7}

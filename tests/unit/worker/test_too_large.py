@@ -62,7 +62,7 @@ def test_a_tuple_that_is_too_large_fails_alone_at_its_first_attempt(
         reasons += [tree.fail.reason for tree in promotion.failed]
     assert sorted(See.seen) == [n for n in range(COUNT) if n != large]
     metrics = engine.ledger.metrics.of("numbers")
-    assert (metrics.acked, metrics.set_aside) == (len(See.seen), COUNT - len(See.seen))
+    assert (metrics.acked, metrics.given_up) == (len(See.seen), COUNT - len(See.seen))
     assert len(reasons) == COUNT - len(See.seen)
     for reason in reasons:
         assert reason.startswith("a tuple of 200,"), "its own size, and not that of its frame"

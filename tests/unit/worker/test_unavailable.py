@@ -80,7 +80,7 @@ def test_a_bolt_may_raise_unavailable_in_any_of_its_methods(bolt: type[BasicBolt
     run.to_the_end()
     assert run.phases == ["out", "well"]
     assert WORLD.stored == dict.fromkeys(range(200), 1)
-    assert (run.counts.acked, run.counts.set_aside) == (200, 0)
+    assert (run.counts.acked, run.counts.given_up) == (200, 0)
     assert calls_between(5_000, 30_000) <= PROBE_TUPLES * 5
 
 
@@ -93,7 +93,7 @@ def test_an_exception_in_prepare_is_handled_like_one_in_execute(fuse: bool) -> N
     run = Run(builder.build())
     run.to_the_end()
     assert WORLD.stored == dict.fromkeys(range(2000), 1)
-    assert (run.counts.acked, run.counts.set_aside) == (2000, 0)
+    assert (run.counts.acked, run.counts.given_up) == (2000, 0)
     assert run.phases == ["out", "well"]
 
 
@@ -225,6 +225,6 @@ def test_a_bolt_that_keeps_tuples_and_fails_them_later_is_probed_until_it_acks_s
     run = Run(builder.build())
     run.to_the_end()
     assert run.phases == ["out", "well"]
-    assert (run.counts.acked, run.counts.set_aside) == (200, 0)
+    assert (run.counts.acked, run.counts.given_up) == (200, 0)
     assert WORLD.stored == dict.fromkeys(range(200), 1)
     assert calls_between(5_000, 60_000) <= PROBE_TUPLES * 30

@@ -11,11 +11,13 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from json import dumps
 
 from sparkbolt.api.causes import Cause
 from sparkbolt.api.dead_letters import FILE, DeadLetter
 from sparkbolt.api.story import short_values, time_text
+from sparkbolt.base.source_names import long_path, short_sources
 from sparkbolt.control.letters.common import ID_CHARACTERS_SHOWN, LettersFound
 from sparkbolt.control.letters.of_topology import AT_ONCE_MAX, ListedLetter
 from sparkbolt.control.letters.selection import LetterFilter, LetterKind, kind_of, kinds_of, message_key
@@ -91,7 +93,9 @@ def list_letters(
         _warn(read)
         show(one.to_line() for one in shown)
     else:
-        show([*(line for one in shown for line in _two_lines(one)), *_closing(read, letters, len(shown), replayed)])
+        names = short_sources(one.source for one in shown if one.source is not None)
+        named = (replace(one, source=names.get(one.source or "")) for one in shown)
+        show([*(line for one in named for line in _two_lines(one)), *_closing(read, letters, len(shown), replayed)])
     return EXIT_FINISHED
 
 
@@ -179,6 +183,7 @@ def _all_lines(letter: DeadLetter) -> list[str]:
     lines = [
         f"dead letter {letter.id}",
         f"  message   {letter.where}",
+        *([f"  source    {path}"] if (path := long_path(letter.source)) else []),
         f"  topology  {letter.topology}, version {letter.version}",
     ]
     for values in letter.values():

@@ -14,17 +14,17 @@ from sparkbolt.connectors.files.dead_letter_files import FileDeadLetters
 from sparkbolt.driver.ledger.ledger_files import KEPT_LETTERS
 
 
-def aside_lines(set_aside: Mapping[str, int], topology: Topology | None, letters_directory: str) -> Iterator[str]:
+def given_up_lines(given_up: Mapping[str, int], topology: Topology | None, letters_directory: str) -> Iterator[str]:
     """One sentence for each spout whose messages a run has given up.
 
     Args:
-        set_aside: how many messages of each spout.
+        given_up: how many messages of each spout.
         topology: the topology; None if it was never loaded.
         letters_directory: the directory of the checkpoint's dead letters.
     """
     if topology is None:
         return
-    for spout, count in sorted(set_aside.items()):
+    for spout, count in sorted(given_up.items()):
         place = _place(topology, spout, letters_directory)
         if place.startswith("!"):
             how_many = f"{count:,} messages of {spout} were" if count != 1 else f"1 message of {spout} was"

@@ -27,7 +27,7 @@ from sparkbolt.control.logs import LogFormat, LogLine, TopologyLog, as_text, cur
 from sparkbolt.control.processes import this_process
 from sparkbolt.errors import SparkboltError
 from sparkbolt.faces.cli.display import Display, PlainLines
-from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, RunEnd
+from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_GIVEN_UP, EXIT_TIME_OVER, RunEnd
 from sparkbolt.faces.cli.texts import plain
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ def start_detached(topology: Topology, given: Sequence[str], log_dir: str | None
         print(f"{name} is up{known}; `sparkbolt tail {name} -f` shows its log, `sparkbolt kill {name}` ends it")
         return EXIT_FINISHED
     code = child.wait()
-    if word == RunEnd.FINISHED and code in (EXIT_FINISHED, EXIT_SET_ASIDE):
-        aside = f"; messages were given up: `sparkbolt tail {name}` shows which" if code == EXIT_SET_ASIDE else ""
-        print(f"{name} has finished already, {text}{aside}")
+    if word == RunEnd.FINISHED and code in (EXIT_FINISHED, EXIT_GIVEN_UP):
+        given_up = f"; messages were given up: `sparkbolt tail {name}` shows which" if code == EXIT_GIVEN_UP else ""
+        print(f"{name} has finished already, {text}{given_up}")
         return code
     lines = [one for one in last_lines(directory, topology.name, last=LINES_SHOWN) if one["time_ms"] >= began_ms]
     _show_end(topology.name, lines, out, printed, code)

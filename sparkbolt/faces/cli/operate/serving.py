@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
+from sparkbolt.control.kept_state import KeptState
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.errors import SparkboltError, WrongUseError
 from sparkbolt.faces.cli.program import EXIT_FINISHED
@@ -35,7 +36,7 @@ def ui(
         port: the port (default: 8088; 0: any free port).
         host: the address to listen at (default: 127.0.0.1).
         checkpoint: also show the topology of this checkpoint, which may have ended (repeatable).
-        private: require the token for every page.
+        private: require a login for every page, with the token in the link that this command prints.
         allow_host: another host name that browsers may use for this server (repeatable).
 
     Raises:
@@ -55,6 +56,7 @@ def ui(
             home=home,
             checkpoints=checkpoint,
             open_files=open_files,
+            read_state=_read_state,
             private=private,
             allowed_hosts=allow_host,
         )
@@ -65,3 +67,10 @@ def ui(
     except KeyboardInterrupt:
         pass
     return EXIT_FINISHED
+
+
+def _read_state(directory: str, as_of: int | None) -> KeptState:
+    """Read the state in a checkpoint; the first call starts a Spark in this process."""
+    from sparkbolt.spark.state_reading import StoredState
+
+    return StoredState.of(directory, as_of)

@@ -20,7 +20,7 @@ from sparkbolt.control.documents import (
     TopologyDocument,
     WindowDocument,
 )
-from sparkbolt.control.lags import BYTES, bytes_text, lag_text
+from sparkbolt.control.lags import bytes_text, lag_text
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.operate.overview import runs
 from sparkbolt.faces.cli.tables import Cell, Sheet
@@ -171,7 +171,7 @@ _TITLES = {
     "system": ("system", "executed", "capacity", "execute ms"),
 }
 _DROPPABLE = {
-    "spout": ("p99 ms", "p50 ms", "lag", "failed attempts", "max ms"),
+    "spout": ("lag", "p99 ms", "failed attempts", "p50 ms", "max ms"),
     "bolt": ("capacity", "execute ms", "process ms", "errors", "emitted", "p99 ms"),
     "system": (),
 }
@@ -192,23 +192,18 @@ def _sheet(document: TopologyDocument, over: WindowDocument, kind: str, only: st
 
 
 def _lag(document: TopologyDocument, spout: ComponentDocument) -> Cell:
-    """The lag over all sources: a count, or a size with the age of the oldest record.
-
-    The table has no room for the names of other units; ``stats NAME SPOUT`` and ``lag`` show them.
-    """
+    """The lag over all sources, with its unit and the age of the oldest record."""
     lags = document["now"]["lag"].get(spout["id"])
     if lags is None:
         return None
-    total, secs = sum(lags.values()), document["now"]["lag_secs"].get(spout["id"], {})
-    if spout["position_unit"] != BYTES:
-        return float(total)
-    return lag_text(total, BYTES, max(secs.values(), default=None))
+    secs = document["now"]["lag_secs"].get(spout["id"], {})
+    return lag_text(sum(lags.values()), spout["position_unit"], max(secs.values(), default=None))
 
 
 def _cells(kind: str, of: Numbers, lag: Cell) -> tuple[Cell, ...]:
     if kind == "spout":
         complete = (_ms(of["complete"].get(name)) for name in ("p50", "p99", "max"))
-        counts = (float(of["emitted"]), float(of["acked"]), float(of["set_aside"]), float(of["failed"]))
+        counts = (float(of["emitted"]), float(of["acked"]), float(of["given_up"]), float(of["failed"]))
         return (*counts, lag, *complete)
     if kind == "system":
         return float(of["executed"]), _share(of["capacity"]), _ms(of["execute_latency_ms"])

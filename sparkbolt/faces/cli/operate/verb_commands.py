@@ -17,7 +17,7 @@ from sparkbolt.control.processes import gone
 from sparkbolt.control.verbs import Verb
 from sparkbolt.faces.cli.operate.operator_access import by, operator_of, told
 from sparkbolt.faces.cli.operate.overview import runs
-from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, UNDER_WAY
+from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_GIVEN_UP, EXIT_TIME_OVER, UNDER_WAY
 from sparkbolt.faces.cli.resolver import entry_of
 from sparkbolt.faces.cli.texts import plain
 
@@ -109,7 +109,7 @@ def _end_of(entry: TopologyEntry) -> tuple[str, int]:
         return f"{name} has ended with an error ({entry['state']}){why}", EXIT_FAILED
     drained = entry["drained"] is not False and not (gist["open_trees"] or gist["retries"])
     if entry["exit_code"] is not None:
-        drained = entry["exit_code"] in (EXIT_FINISHED, EXIT_SET_ASIDE)
+        drained = entry["exit_code"] in (EXIT_FINISHED, EXIT_GIVEN_UP)
     if drained:
         return f"{name} has ended, and nothing is left", EXIT_FINISHED
     trees = f"{gist['open_trees']:,} open trees" if gist["open_trees"] else ""

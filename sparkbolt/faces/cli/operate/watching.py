@@ -79,9 +79,9 @@ def stats(
 
     Args:
         topology: its name or id, as list shows it; or its checkpoint; or its code, such as word_count.py.
-        component: a spout or bolt, with its tasks and streams.
+        component: show this spout or bolt, with its tasks and streams.
         home: the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt).
-        window: show the sums of the last seconds, or since the first start (default: 600 if available).
+        window: show the sums of this number of seconds, or since the first start (default: 600 if it was measured).
         watch: refresh until Ctrl-C.
         every: the time between refreshes (default: 2s on a terminal, otherwise 5s).
         json: print one JSON object.

@@ -255,7 +255,7 @@ def test_a_deleted_file_is_counted_and_resumed_when_it_reappears(
     assert tail.read() == ["four"]
 
 
-def test_a_line_of_a_rotated_file_is_retried_and_set_aside_with_its_bytes(tmp_path: Path) -> None:
+def test_a_line_of_a_rotated_file_is_retried_and_given_up_with_its_bytes(tmp_path: Path) -> None:
     log, letters, attempts = tmp_path / "a.log", tmp_path / "letters.jsonl", tmp_path / "attempts"
     append(log, "good", "bad", "good too")
 

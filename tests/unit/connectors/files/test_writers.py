@@ -131,7 +131,7 @@ def test_a_full_disk_is_no_tuples_trouble(tmp_path: Path, monkeypatch: pytest.Mo
     for _ in range(5):
         engine.step()
         engine.now_ms += 1000
-    assert engine.ledger.metrics.of("numbers").set_aside == 0
+    assert engine.ledger.metrics.of("numbers").given_up == 0
     monkeypatch.undo()
     while not engine.coordinator.finished:
         engine.step()

@@ -97,7 +97,7 @@ def test_messages_growing_a_hundredfold_are_read_up_to_twice_max_bytes_and_the_r
     assert after[-2] > 0.9 * MAX_BYTES, "small messages are read by the hundreds again"
     assert committed(kafka.brokers, name)[0][0] == 4200
     messages = engine.ledger.metrics.of("messages")
-    assert (messages.errors, messages.set_aside, messages.failed) == (0, 0, 0)
+    assert (messages.errors, messages.given_up, messages.failed) == (0, 0, 0)
 
 
 def test_a_message_larger_than_max_bytes_is_read_by_itself(kafka, name):

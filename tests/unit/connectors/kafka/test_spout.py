@@ -48,7 +48,7 @@ def test_a_message_that_is_not_json_fails_alone_and_is_not_retried(kafka, name):
     assert [tree.position for tree in engine.ledger.failed] == [1, 2, 5]
     assert "JSONDecodeError" in stories[0]
     assert "expected an object with the fields ['v'], got [2]" in stories[1]
-    assert engine.ledger.metrics.of("messages").set_aside == 3
+    assert engine.ledger.metrics.of("messages").given_up == 3
     assert committed(kafka.brokers, name)[0][0] == 6
 
 
@@ -60,7 +60,7 @@ def test_a_failed_message_is_read_again_and_never_blocks_later_messages(kafka, n
     again = [(row["line"], row["attempt"]) for row in SEEN[name] if row["line"] == "7"]
     assert again == [("7", 1), ("7", 2), ("7", 3)]
     assert len(SEEN[name]) == 102
-    assert engine.ledger.metrics.of("messages").set_aside == 1
+    assert engine.ledger.metrics.of("messages").given_up == 1
     assert committed(kafka.brokers, name)[0][0] == 100
 
 
@@ -112,7 +112,7 @@ def test_a_database_unavailable_for_two_seconds_sets_no_message_aside_and_moves_
     assert set(moved[0].values()) <= {0}, "nothing passes what waits"
     assert sorted(int(row["line"]) for row in SEEN[name]) == list(range(1000))
     counts = engine.ledger.metrics.of("messages")
-    assert (counts.acked, counts.set_aside, engine.letters) == (1000, 0, [])
+    assert (counts.acked, counts.given_up, engine.letters) == (1000, 0, [])
     assert committed(kafka.brokers, name)[0][0] == 1000
 
 
@@ -153,7 +153,7 @@ def test_a_message_fails_completely_when_one_of_its_tuples_fails(kafka, name):
     own = spout(kafka.brokers, name, translate=several, outputs=["word", "headers"], stop_at_end=True)
     engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["word"] == "be"), max_attempts=2))
     assert [row["word"] for row in SEEN[name]] == ["to", "be", "or"] * 2
-    assert engine.ledger.metrics.of("messages").set_aside == 1
+    assert engine.ledger.metrics.of("messages").given_up == 1
 
 
 def test_nothing_is_tracked_or_read_again_without_a_guarantee(kafka, name):

@@ -171,7 +171,7 @@ def test_a_tuple_that_does_not_fit_fails_alone(
     while not engine.coordinator.finished:
         engine.step()
         engine.now_ms += 1000
-    assert (engine.ledger.metrics.of("rows").acked, engine.ledger.metrics.of("rows").set_aside) == (98, 2)
+    assert (engine.ledger.metrics.of("rows").acked, engine.ledger.metrics.of("rows").given_up) == (98, 2)
 
 
 @pytest.mark.parametrize("transactional", [True, False])
@@ -198,7 +198,7 @@ def test_a_value_that_would_lose_something_fails_alone_whatever_stands_beside_it
     while not engine.coordinator.finished:
         engine.step()
         engine.now_ms += 1000
-    assert (engine.ledger.metrics.of("rows").acked, engine.ledger.metrics.of("rows").set_aside) == (3, 2)
+    assert (engine.ledger.metrics.of("rows").acked, engine.ledger.metrics.of("rows").given_up) == (3, 2)
     read = [row for file in tmp_path.iterdir() for row in pq.read_table(file).to_pylist()]
     assert {row["name"]: dict(row["n"]) if kind.startswith("map") and row["n"] else row["n"] for row in read} == {
         "0": good,

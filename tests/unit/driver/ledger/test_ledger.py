@@ -60,7 +60,7 @@ class Naive:
 
     def __init__(self):
         self.open, self.retries, self.progress, self.sequence, self.life = {}, {}, {}, {}, 0
-        self.counts = {c: {"acked": 0, "failed": 0, "late": 0, "set_aside": 0} for c in ("lines", "queue", "window")}
+        self.counts = {c: {"acked": 0, "failed": 0, "late": 0, "given_up": 0} for c in ("lines", "queue", "window")}
         self.turn, self.expiring = 0, set()
 
     def count(self, key, what):
@@ -73,8 +73,8 @@ class Naive:
         if tree.attempt < 2:
             self.retries[tree.source, tree.position] = tree.attempt + 1
             return (key, "retry")
-        self.count(key, "set_aside")
-        return (key, "set_aside")
+        self.count(key, "given_up")
+        return (key, "given_up")
 
     def finished(self, source):
         unfinished = [t.position for t in self.open.values() if t.source == source]
@@ -317,7 +317,7 @@ def run(ledger, plan, **said):
     return ledger.promote(plan.micro_batch_id), entry
 
 
-def test_a_failed_record_is_retried_and_then_set_aside_with_its_story():
+def test_a_failed_record_is_retried_and_then_given_up_with_its_story():
     ledger = new_ledger()
     boom = Fail(tree_key(1, 0), "count", 1, "exception", "ValueError: no", 0)
     first, _ = run(ledger, one_line(120), inits=[(boom.key, 9)], fails=[boom])
@@ -326,15 +326,15 @@ def test_a_failed_record_is_retried_and_then_set_aside_with_its_story():
     again = replace(boom, key=tree_key(1, 1), micro_batch_id=1)
     second, _ = run(ledger, one_line(120, 2, 1, 1), inits=[(again.key, 9)], fails=[again])
     (tree,) = second.failed
-    assert (tree.outcome, tree.attempt, tree.position) == ("set_aside", 2, 120)
+    assert (tree.outcome, tree.attempt, tree.position) == ("given_up", 2, 120)
     assert tree.story == (
         f"root {mix64(again.key):016x}; lines[0] books/a.txt@120, attempt 2; "
         "failed by count[1] in micro-batch 1: ValueError: no"
     )
-    assert ledger.set_aside == [tree]
+    assert ledger.given_up == [tree]
     assert second.progress_moved == {"lines": {"books/a.txt": 121}}
     restored = restored_of(ledger.snapshot(), SPOUTS, task_owner=owner)
-    assert restored.set_aside == [tree]
+    assert restored.given_up == [tree]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,20 @@ def test_list_shows_the_newest_dead_letters_with_component_and_reason(
     assert lines[10].startswith("1 line(s) repeat the id of another letter")
 
 
+def test_messages_of_files_with_one_name_are_listed_with_the_folders_that_distinguish_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "dead.jsonl")
+    sources = ("/logs/web-1/access.log", "/logs/web-2/access.log#17-5-4fd786f4855f5fa2", "orders/3")
+    letters = [letter(f"aaaa{number}", source=source) for number, source in enumerate(sources)]
+    append_lines(path, [one.to_line() for one in letters])
+    found = [line.split("  ")[2] for line in printed(capsys, "list", path).splitlines()[:6:2]]
+    assert found == [f"lines[0] {name}@40, 1 attempt" for name in ("web-1/access.log", "web-2/access.log", "orders/3")]
+    shown = printed(capsys, "show", path, "aaaa1", "aaaa2")
+    assert "  message   lines[0] access.log@40\n  source    /logs/web-2/access.log\n" in shown
+    assert "  message   lines[0] orders/3@40\n  topology" in shown
+
+
 def test_list_reports_damage_and_unknown_spouts(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     append_lines(path, ["{"])
     assert "1 line(s) are not letters and were skipped: line 6" in printed(capsys, "list", path)

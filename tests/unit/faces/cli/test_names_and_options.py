@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 from sparkbolt import Topology
+from sparkbolt.control.intent import SETTINGS
 from sparkbolt.control.parameters import duration_secs
 from sparkbolt.control.verbs import VERBS
 from sparkbolt.faces.cli import main, program
@@ -177,12 +178,33 @@ def test_help_shows_each_command_once_in_its_group_with_an_example_that_is_valid
     main([])
     head = capsys.readouterr().out.partition("\n`sparkbolt COMMAND")[0]
     groups = dict(re.findall(r"^(\w+) .*, for example: (.*)$", head, re.MULTILINE))
-    assert list(groups) == ["build", "run", "watch", "operate", "mend"]
+    assert list(groups) == ["build", "run", "watch", "operate", "repair"]
     for example in groups.values():
         parser().parse_args(example.split()[1:])
     shown = re.findall(r"^  ([a-z-]+) +\w", head, re.MULTILINE)
     commands = {name.partition(" ")[0] for group in GROUPS for name in group.commands}
     assert sorted(shown) == sorted({*commands, *(verb.name for verb in VERBS.values() if verb.has_command)})
+
+
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        ("set", SETTINGS),
+        ("deactivate", ["The topology stays inactive until you activate it, also after a restart."]),
+        (
+            "errors",
+            ["List failed trees, also after the topology has ended. The newest failed"],
+        ),
+        ("dlq", ["List, show and replay dead letters."]),
+    ],
+)
+def test_help_of_a_command_says_what_it_does(
+    command: str, parts: Iterable[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    assert main([command, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert [part for part in parts if part not in out] == []
 
 
 def test_a_command_loads_only_its_own_module(monkeypatch: pytest.MonkeyPatch) -> None:

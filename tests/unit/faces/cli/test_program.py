@@ -1,4 +1,4 @@
-"""How a run ends: signals, time that is over, failures, messages that are set aside; and its exit codes."""
+"""How a run ends: signals, time that is over, failures, messages that are given up; and its exit codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparkbolt.api.progress import CallSight, Doing, Progress
 from sparkbolt.control.log_reading import last_lines
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.display import PlainLines
-from sparkbolt.faces.cli.dlq.summary import aside_lines
+from sparkbolt.faces.cli.dlq.summary import given_up_lines
 from sparkbolt.faces.cli.program import Limits, RunOutcome, StopRequests, perform
 from tests.topologies import Split
 from tests.unit.faces.cli.words import Lines, build, report
@@ -61,7 +61,7 @@ class FakeRunning:
     killed: str | None = None
     exit_code: int | None = None
     is_running: bool = False
-    set_aside_here: Mapping[str, int] = field(default_factory=dict)
+    given_up_here: Mapping[str, int] = field(default_factory=dict)
     dead_letters_directory: str = "state/words/dead-letters"
     drain_waits: int = 0
     """How often it was asked to wait until it is drained."""
@@ -156,7 +156,7 @@ def test_a_killed_topology_ends_by_itself_and_its_exit_code_shows_what_is_left(
     outcome, text = outcome_of(monkeypatch, **fake)
     assert (outcome.kind, outcome.drained, outcome.exit_code) == ("stopped", True, 0)
     assert "stopped, killed by alice, after" in text
-    assert outcome_of(monkeypatch, **fake, set_aside_here={"lines": 1})[0].exit_code == 3
+    assert outcome_of(monkeypatch, **fake, given_up_here={"lines": 1})[0].exit_code == 3
     assert outcome_of(monkeypatch, **fake, retries=1)[0].exit_code == 4
     assert outcome_of(monkeypatch, **fake, drains=False)[0].exit_code == 4
 
@@ -194,15 +194,15 @@ def test_a_run_that_ends_by_itself_is_finished(monkeypatch: pytest.MonkeyPatch) 
 def test_a_run_that_sets_messages_aside_ends_with_exit_code_3_and_says_what_to_type(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    outcome, text = outcome_of(monkeypatch, signals=[], set_aside_here={"lines": 12})
+    outcome, text = outcome_of(monkeypatch, signals=[], given_up_here={"lines": 12})
     assert (outcome.kind, outcome.exit_code) == ("finished", 3)
     assert text.splitlines()[-1] == (
         "12 dead letters of lines are waiting: list them with `sparkbolt dlq list state/words/dead-letters`, "
         "give them back with `sparkbolt dlq replay state/words/dead-letters --spout lines`"
     )
-    outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT], set_aside_here={"lines": 12})
+    outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT], given_up_here={"lines": 12})
     assert outcome.exit_code == 3
-    outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT] * 2, drains=False, set_aside_here={"lines": 1})
+    outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT] * 2, drains=False, given_up_here={"lines": 1})
     assert outcome.exit_code == 130, "what is left is the first thing to know"
 
 
@@ -221,13 +221,13 @@ def test_a_run_that_sets_messages_aside_ends_with_exit_code_3_and_says_what_to_t
         (print, "their dead letters went to FunctionSink"),
     ],
 )
-def test_location_of_set_aside_messages_depends_on_the_spout(way: Any, said: str) -> None:
+def test_location_of_given_up_messages_depends_on_the_spout(way: Any, said: str) -> None:
     builder = TopologyBuilder("words")
     builder.set_spout("lines", Lines(), dead_letters=way)
     builder.set_bolt("split", Split()).shuffle_grouping("lines")
-    [line] = aside_lines({"lines": 1}, builder.build(), "state/dead-letters")
+    [line] = given_up_lines({"lines": 1}, builder.build(), "state/dead-letters")
     assert said in line
-    [line] = aside_lines({"lines": 1}, builder.build(), "/tmp/dead-letters-of-words-1f/dead-letters")
+    [line] = given_up_lines({"lines": 1}, builder.build(), "/tmp/dead-letters-of-words-1f/dead-letters")
     assert ("--into FILE" in line) == ("dlq replay" in said), "without a checkpoint nothing can go back"
 
 

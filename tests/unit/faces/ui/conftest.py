@@ -8,16 +8,16 @@ import pytest
 from starlette.testclient import TestClient
 
 from sparkbolt.faces.ui import make_app
-from tests.unit.faces.ui.operators import NOW_SECS, TOKEN, UiOperator
+from tests.unit.control.fake import NOW_SECS, TOKEN, FakeOperator
 
 
 @pytest.fixture
-def operator() -> UiOperator:
-    return UiOperator()
+def operator() -> FakeOperator:
+    return FakeOperator(is_hostile=True)
 
 
 @pytest.fixture
-def client(operator: UiOperator) -> Iterator[TestClient]:
+def client(operator: FakeOperator) -> Iterator[TestClient]:
     """Without a token: for reading."""
     app = make_app(operator, token=TOKEN, clock=lambda: NOW_SECS)  # type: ignore[arg-type]  # a fake
     with TestClient(app, base_url="http://localhost:8088", raise_server_exceptions=False) as client:

@@ -12,8 +12,8 @@ import pytest
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.faces.ui import operator_calls as module
 from sparkbolt.faces.ui.operator_calls import FRESH_SECS, AmbiguousTopology, Asking, LateAnswerError, UnknownTopology
-from tests.unit.control.fake import NOW_MS, entry
-from tests.unit.faces.ui.operators import UiOperator
+from tests.unit.control.fake import FakeOperator
+from tests.unit.control.shop import NOW_MS, entry
 
 
 class Clock:
@@ -30,7 +30,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def asking(operator: UiOperator, clock: Clock) -> Asking:
+def asking(operator: FakeOperator, clock: Clock) -> Asking:
     return Asking(operator, clock=clock)  # type: ignore[arg-type]  # a fake
 
 
@@ -42,74 +42,89 @@ async def all_of(*coroutines: Coroutine[Any, Any, Any]) -> list[Any]:
     return await asyncio.gather(*coroutines, return_exceptions=True)
 
 
-def test_twenty_simultaneous_requests_query_the_topology_once(asking: Asking, operator: UiOperator) -> None:
-    found = run(all_of(*(asking.document("words") for _ in range(20))))
-    assert [each["entry"]["name"] for each in found] == ["words"] * 20
+def test_twenty_simultaneous_requests_query_the_topology_once(asking: Asking, operator: FakeOperator) -> None:
+    found = run(all_of(*(asking.document("orders") for _ in range(20))))
+    assert [each["entry"]["name"] for each in found] == ["orders"] * 20
     assert operator.calls.count(("document", operator.known[0]["id"])) == 1
     assert operator.calls.count(("topologies", "")) == 1
 
 
 def test_an_answer_is_shared_by_requests_within_a_second_and_not_later(
-    asking: Asking, operator: UiOperator, clock: Clock
+    asking: Asking, operator: FakeOperator, clock: Clock
 ) -> None:
-    run(asking.document("words"))
+    run(asking.document("orders"))
     clock.secs += FRESH_SECS / 2
-    run(asking.document("words"))
+    run(asking.document("orders"))
     assert len([call for call in operator.calls if call[0] == "document"]) == 1
     clock.secs += FRESH_SECS
-    run(asking.document("words"))
+    run(asking.document("orders"))
     assert len([call for call in operator.calls if call[0] == "document"]) == 2
 
 
-def test_the_topology_is_asked_again_after_a_change(asking: Asking, operator: UiOperator) -> None:
-    run(asking.document("words"))
-    answer = run(asking.change("words", "kill", wait_secs=3.0, by="ann"))
-    run(asking.document("words"))
+def test_the_topology_is_asked_again_after_a_change(asking: Asking, operator: FakeOperator) -> None:
+    run(asking.document("orders"))
+    answer = run(asking.change("orders", "kill", wait_secs=3.0, by="ann"))
+    run(asking.document("orders"))
     assert answer["done"]
     assert operator.asked == [("kill", operator.known[0]["id"], {"wait_secs": 3.0}, "ann")]
     assert len([call for call in operator.calls if call[0] == "document"]) == 2
 
 
-def test_a_name_means_the_run_that_runs_or_else_the_newest(asking: Asking, operator: UiOperator) -> None:
-    operator.known.append(entry("orders", TopologyState.ENDED, 2, started_ms=NOW_MS - 5000))
-    assert run(asking.entry("orders"))["id"] == operator.known[-1]["id"]
-    assert run(asking.entry("words"))["state"] == "active"
+def test_a_name_means_the_run_that_runs_or_else_the_newest(asking: Asking, operator: FakeOperator) -> None:
+    operator.known.append(entry("stock", TopologyState.ENDED, 2, started_ms=NOW_MS - 5000))
+    assert run(asking.entry("stock"))["id"] == operator.known[-1]["id"]
+    assert run(asking.entry("orders"))["state"] == "active"
 
 
-def test_a_name_that_two_runs_have_is_refused_with_their_ids(asking: Asking, operator: UiOperator) -> None:
-    operator.known.append(entry("words", TopologyState.ACTIVE, 2))
+def test_a_name_that_two_runs_have_is_refused_with_their_ids(asking: Asking, operator: FakeOperator) -> None:
+    operator.known.append(entry("orders", TopologyState.ACTIVE, 2))
     with pytest.raises(AmbiguousTopology, match=operator.known[-1]["id"]):
-        run(asking.change("words", "kill", by="ann"))
+        run(asking.change("orders", "kill", by="ann"))
     assert operator.asked == []
     assert run(asking.change(operator.known[-1]["id"], "kill", by="ann"))["done"]
 
 
 def test_a_hanging_topology_is_reported_and_others_answer(
-    asking: Asking, operator: UiOperator, monkeypatch: pytest.MonkeyPatch
+    asking: Asking, operator: FakeOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ANSWER_SECS", 0.05)
     operator.gate, operator.hangs = threading.Event(), operator.known[0]["id"]
-    questions = [asking.ask("words", "stories", search=str(number)) for number in range(10)]
+    questions = [asking.ask("orders", "stories", search=str(number)) for number in range(10)]
     found = run(all_of(*questions))
     assert all(isinstance(each, LateAnswerError) for each in found)
     assert len([call for call in operator.calls if call[0] == "stories"]) <= module.TOPOLOGY_CALLS_MAX
     monkeypatch.setattr(module, "ANSWER_SECS", 60.0)
-    assert run(asking.document("orders"))["entry"]["name"] == "orders"
+    assert run(asking.document("stock"))["entry"]["name"] == "stock"
     operator.gate.set()
 
 
+def test_a_question_that_takes_longer_is_given_its_own_time(
+    asking: Asking, operator: FakeOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ANSWER_SECS", 0.05)
+    may_answer, state = threading.Event(), operator.state
+
+    def slowly(topology: str, as_of: int | None = None) -> Any:
+        may_answer.wait(5)
+        return state(topology, as_of)
+
+    monkeypatch.setattr(operator, "state", slowly)
+    threading.Timer(0.2, may_answer.set).start()
+    assert run(asking.ask("orders", "state"))["micro_batch"] == 7
+
+
 def test_a_change_that_was_not_answered_is_not_told_as_undone(
-    asking: Asking, operator: UiOperator, monkeypatch: pytest.MonkeyPatch
+    asking: Asking, operator: FakeOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CHANGE_SECS", 0.05)
     operator.gate = threading.Event()
     with pytest.raises(LateAnswerError, match="the change may still apply"):
-        run(asking.change("words", "activate", by="ann"))
+        run(asking.change("orders", "activate", by="ann"))
     operator.gate.set()
 
 
-def test_a_topology_known_only_by_its_checkpoint_has_an_id_that_is_not_a_path(operator: UiOperator) -> None:
-    place = "/data/old words"
+def test_a_topology_known_only_by_its_checkpoint_has_an_id_that_is_not_a_path(operator: FakeOperator) -> None:
+    place = "/data/old orders"
     shown = {**operator.known[0], "id": place, "name": "old"}
     original = operator.document
 
@@ -127,7 +142,7 @@ def test_a_topology_known_only_by_its_checkpoint_has_an_id_that_is_not_a_path(op
 
 
 def test_a_checkpoint_that_cannot_be_read_hides_no_other(
-    operator: UiOperator, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    operator: FakeOperator, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = operator.document
 
@@ -145,8 +160,8 @@ def test_a_checkpoint_that_cannot_be_read_hides_no_other(
     ]
 
 
-@pytest.mark.parametrize("name", ["nothing", "/etc", "../../etc/passwd", "file:///etc", "", "words/../words"])
-def test_only_listed_items_are_requested(asking: Asking, operator: UiOperator, name: str) -> None:
+@pytest.mark.parametrize("name", ["nothing", "/etc", "../../etc/passwd", "file:///etc", "", "orders/../orders"])
+def test_only_listed_items_are_requested(asking: Asking, operator: FakeOperator, name: str) -> None:
     with pytest.raises(UnknownTopology, match="no topology"):
         run(asking.document(name))
     assert [call for call in operator.calls if call[0] != "topologies"] == []

@@ -16,8 +16,8 @@ from sparkbolt.control.documents import EventDocument
 from sparkbolt.faces.ui import event_stream as module
 from sparkbolt.faces.ui import make_app
 from sparkbolt.faces.ui.event_stream import Cursor, Reader
-from tests.unit.control.fake import NOW_MS
-from tests.unit.faces.ui.operators import SCRIPT, TOKEN, UiOperator
+from tests.unit.control.fake import TOKEN, FakeOperator
+from tests.unit.control.shop import NASTY, NOW_MS
 from tests.unit.faces.ui.serving import Serving, until
 
 
@@ -36,41 +36,41 @@ def happened(time_ms: int, text: str) -> EventDocument:
 
 
 @pytest.fixture
-def words(operator: UiOperator) -> Any:
+def orders(operator: FakeOperator) -> Any:
     return copy.deepcopy(operator.documents[operator.known[0]["id"]])
 
 
-def test_change_stream_starts_with_the_current_state_and_numbers_and_not_with_past_events(words: Any) -> None:
-    assert [name for name, _, _ in parsed(Reader(None).events(words))] == ["state", "numbers"]
+def test_change_stream_starts_with_the_current_state_and_numbers_and_not_with_past_events(orders: Any) -> None:
+    assert [name for name, _, _ in parsed(Reader(None).events(orders))] == ["state", "numbers"]
 
 
-def test_unchanged_data_is_not_sent_again(words: Any) -> None:
+def test_unchanged_data_is_not_sent_again(orders: Any) -> None:
     reader = Reader(None)
-    reader.events(words)
-    assert reader.events(copy.deepcopy(words)) == []
+    reader.events(orders)
+    assert reader.events(copy.deepcopy(orders)) == []
 
 
-def test_each_change_is_reported_once(words: Any) -> None:
+def test_each_change_is_reported_once(orders: Any) -> None:
     reader = Reader(None)
-    reader.events(words)
-    words["entry"]["state"] = "inactive"
-    words["events"].append(happened(NOW_MS, "spouts emit nothing"))
-    words["errors"][-1] = {**words["errors"][-1], "time_ms": NOW_MS, "text": f"{SCRIPT}\n\ndata: forged"}
-    words["now"]["open_trees"] += 1
-    found = parsed(reader.events(words))
+    reader.events(orders)
+    orders["entry"]["state"] = "inactive"
+    orders["events"].append(happened(NOW_MS, "spouts emit nothing"))
+    orders["errors"][-1] = {**orders["errors"][-1], "time_ms": NOW_MS, "text": f"{NASTY}\n\ndata: forged"}
+    orders["now"]["open_trees"] += 1
+    found = parsed(reader.events(orders))
     assert [name for name, _, _ in found] == ["state", "happened", "error-reported", "numbers"]
     assert found[1][1]["text"] == "spouts emit nothing"
-    assert found[2][1]["text"] == f"{SCRIPT}\n\ndata: forged"  # and it is one event
-    assert found[3][1]["now"]["open_trees"] == 7_667
-    assert reader.events(words) == []
+    assert found[2][1]["text"] == f"{NASTY}\n\ndata: forged"  # and it is one event
+    assert found[3][1]["now"]["open_trees"] == 5_481
+    assert reader.events(orders) == []
 
 
-def test_a_reader_resumes_where_it_was_interrupted_even_in_another_process(words: Any) -> None:
-    last_id = parsed(Reader(None).events(words))[-1][2]
-    words["events"] += [happened(NOW_MS + 1, "while it was away"), happened(NOW_MS + 2, "too")]
-    again = parsed(Reader(Cursor.of_text(last_id)).events(words))
+def test_a_reader_resumes_where_it_was_interrupted_even_in_another_process(orders: Any) -> None:
+    last_id = parsed(Reader(None).events(orders))[-1][2]
+    orders["events"] += [happened(NOW_MS + 1, "while it was away"), happened(NOW_MS + 2, "too")]
+    again = parsed(Reader(Cursor.of_text(last_id)).events(orders))
     assert [data["text"] for name, data, _ in again if name == "happened"] == ["while it was away", "too"]
-    newest = parsed(Reader(Cursor.of_text(again[-1][2])).events(words))
+    newest = parsed(Reader(Cursor.of_text(again[-1][2])).events(orders))
     assert [name for name, _, _ in newest] == ["state", "numbers"]
 
 
@@ -80,7 +80,7 @@ def test_a_reader_resumes_where_it_was_interrupted_even_in_another_process(words
 class Stream:
     """One reader of a stream, as a browser reads it."""
 
-    def __init__(self, server: Serving, topology: str = "words", last_id: str = "") -> None:
+    def __init__(self, server: Serving, topology: str = "orders", last_id: str = "") -> None:
         self.socket = server.raw()
         again = f"Last-Event-ID: {last_id}\r\n" if last_id else ""
         head = f"GET /api/v2/topologies/{topology}/changes HTTP/1.1\r\nHost: localhost:{server.port}\r\n{again}\r\n"
@@ -107,7 +107,7 @@ class Stream:
 
 
 @pytest.fixture
-def app(operator: UiOperator, monkeypatch: pytest.MonkeyPatch) -> Starlette:
+def app(operator: FakeOperator, monkeypatch: pytest.MonkeyPatch) -> Starlette:
     monkeypatch.setattr(module, "LOOK_SECS", 0.05)
     return make_app(operator, token=TOKEN)  # type: ignore[arg-type]  # a fake
 
@@ -119,7 +119,7 @@ def server(app: Starlette) -> Iterator[Serving]:
 
 
 def test_twenty_readers_see_a_change_and_cost_as_much_as_one(
-    server: Serving, app: Starlette, operator: UiOperator
+    server: Serving, app: Starlette, operator: FakeOperator
 ) -> None:
     streams = [Stream(server) for _ in range(20)]
     for stream in streams:
@@ -139,7 +139,7 @@ def test_twenty_readers_see_a_change_and_cost_as_much_as_one(
 
 
 @pytest.mark.slow
-def test_an_unresponsive_topology_is_reported_and_the_stream_continues(server: Serving, operator: UiOperator) -> None:
+def test_an_unresponsive_topology_is_reported_and_the_stream_continues(server: Serving, operator: FakeOperator) -> None:
     stream = Stream(server)
     stream.read_until("event: numbers")
     operator.raises = OSError("the directory is away")
@@ -150,7 +150,7 @@ def test_an_unresponsive_topology_is_reported_and_the_stream_continues(server: S
     stream.close()
 
 
-def test_a_stream_ends_with_its_topology_and_is_not_restarted(server: Serving, operator: UiOperator) -> None:
+def test_a_stream_ends_with_its_topology_and_is_not_restarted(server: Serving, operator: FakeOperator) -> None:
     stream = Stream(server, "nightly")
     text = stream.read_to_end()
     assert '"state":"ended"' in text
@@ -165,7 +165,7 @@ def test_streams_are_bounded(server: Serving, app: Starlette, monkeypatch: pytes
     monkeypatch.setattr(module, "STREAMS_MAX", 1)
     one = Stream(server)
     one.read_until("event: numbers")
-    status, _, body = server.get("/api/v2/topologies/words/changes")
+    status, _, body = server.get("/api/v2/topologies/orders/changes")
     assert status == 503
     assert "close some pages" in body.decode()
     one.close()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sparkbolt.faces.ui.charts import POINTS_MAX, Chart, Line, drawn, nice_ticks
-from tests.unit.faces.ui.shop import NASTY
+from tests.unit.control.shop import NASTY
 
 
 def chart(values: list[float | None], **given: Any) -> Chart:

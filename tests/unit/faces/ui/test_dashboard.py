@@ -12,11 +12,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from tests.promql import expressions, legends, plain
-from tests.unit.faces.ui.operators import UiOperator
+from tests.unit.control.fake import FakeOperator
 
 
 @pytest.fixture
-def exported(client: TestClient, operator: UiOperator) -> dict[str, set[str]]:
+def exported(client: TestClient, operator: FakeOperator) -> dict[str, set[str]]:
     """The labels of each metric that is exported, of topologies one of which follows a file."""
     operator.follow_a_file()
     text = client.get("/metrics", headers={"accept": "application/openmetrics-text"}).text

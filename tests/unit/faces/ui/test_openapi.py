@@ -11,7 +11,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from sparkbolt.faces.ui.rest import PREFIX, rest_routes
-from tests.unit.faces.ui.operators import UiOperator
+from tests.unit.control.fake import FakeOperator
 
 
 @pytest.fixture
@@ -45,19 +45,22 @@ def test_only_changes_need_the_token(description: Any) -> None:
 
 ANSWERED = {
     "/topologies": "topologies",
-    "/topologies/{topology}": "topologies/words",
-    "/topologies/{topology}/series": "topologies/words/series",
-    "/topologies/{topology}/micro-batches": "topologies/words/micro-batches",
-    "/topologies/{topology}/open-trees": None,  # the fake's stories are shorter than the real ones
-    "/topologies/{topology}/windows": "topologies/words/windows",
-    "/topologies/{topology}/lag": "topologies/words/lag",
-    "/topologies/{topology}/lag-secs": "topologies/words/lag-secs",
-    "/topologies/{topology}/log": "topologies/words/log",
-    "/topologies/{topology}/settings": "topologies/words/settings",
+    "/topologies/{topology}": "topologies/orders",
+    "/topologies/{topology}/series": "topologies/orders/series",
+    "/topologies/{topology}/micro-batches": "topologies/orders/micro-batches",
+    "/topologies/{topology}/open-trees": "topologies/orders/open-trees",
+    "/topologies/{topology}/stories": "topologies/orders/stories",
+    "/topologies/{topology}/windows": "topologies/orders/windows",
+    "/topologies/{topology}/lag": "topologies/orders/lag",
+    "/topologies/{topology}/lag-secs": "topologies/orders/lag-secs",
+    "/topologies/{topology}/log": "topologies/orders/log",
+    "/topologies/{topology}/state": "topologies/orders/state",
+    "/topologies/{topology}/state/{component}": "topologies/orders/state/revenue",
+    "/topologies/{topology}/settings": "topologies/orders/settings",
 }
 
 
-@pytest.mark.parametrize("path", [path for path, asked in ANSWERED.items() if asked])
+@pytest.mark.parametrize("path", ANSWERED)
 def test_answers_match_their_openapi_description(client: TestClient, description: Any, path: str) -> None:
     operation = description["paths"][PREFIX + path]["get"]
     schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
@@ -68,10 +71,10 @@ def test_answers_match_their_openapi_description(client: TestClient, description
 
 
 def test_a_change_over_http_needs_what_is_documented(
-    writer: TestClient, operator: UiOperator, description: Any
+    writer: TestClient, operator: FakeOperator, description: Any
 ) -> None:
     for path, item in description["paths"].items():
         body = item.get("post", {}).get("requestBody")
         if body and body["required"]:
-            assert writer.post(path.replace("{topology}", "words"), json={}).status_code == 400, path
+            assert writer.post(path.replace("{topology}", "orders"), json={}).status_code == 400, path
     assert operator.asked == []

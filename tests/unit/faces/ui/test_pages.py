@@ -10,16 +10,17 @@ import pytest
 from starlette.testclient import TestClient
 
 from sparkbolt.api.config import Config
-from sparkbolt.control.documents import TopologyDocument, TopologyEntry
+from sparkbolt.control.documents import Answer, TopologyDocument, TopologyEntry
 from sparkbolt.faces.ui.app import make_app
 from sparkbolt.faces.ui.operator_calls import LateAnswerError
 from sparkbolt.faces.ui.page_routes import page_options
 from sparkbolt.faces.ui.topology_pages import by_name
 from sparkbolt.faces.ui.urls import path_of
-from tests.unit.faces.ui import shop
-from tests.unit.faces.ui.shop import CLICKS, NASTY, NIGHTLY, NOW_MS, ORDERS, STOCK, Shop
+from tests.unit.control import shop
+from tests.unit.control.fake import NOW_SECS, TOKEN, FakeOperator
+from tests.unit.control.shop import CLICKS, NASTY, NIGHTLY, NOW_MS, ORDERS, STOCK
 
-TOKEN = "a-token-of-the-shop"
+BY = "ui from testclient"
 BASE = f"/topologies/{ORDERS}"
 REPLAY = {
     **dict.fromkeys(("ids", "values", "target", "kind", "search", "cause", "component", "spout")),
@@ -37,6 +38,9 @@ PAGES = [
     f"{BASE}/components/enrich?window=:all-time",
     f"{BASE}/components/revenue",
     f"{BASE}/components/__acker",
+    f"{BASE}/state/revenue",
+    f"{BASE}/state/revenue?key=12:19",
+    f"{BASE}/state/enrich",
     f"{BASE}/micro-batches",
     f"{BASE}/errors",
     f"{BASE}/trees",
@@ -89,7 +93,7 @@ class Page(HTMLParser):
 
 
 def client_of(operator: Any, *, logged_in: bool = True) -> TestClient:
-    app = make_app(operator, token=TOKEN, **page_options(), clock=lambda: NOW_MS / 1000)
+    app = make_app(operator, token=TOKEN, **page_options(), clock=lambda: NOW_SECS)
     client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
     if logged_in:
         assert client.post("/login", data={"token": TOKEN}, follow_redirects=False).status_code == 303
@@ -104,16 +108,16 @@ def seen(operator: Any, path: str, status: int = 200) -> Page:
 
 @pytest.mark.parametrize("path", ["/", BASE])
 def test_an_unreadable_home_is_reported_on_every_page(path: str) -> None:
-    operator = Shop()
-    operator.trouble = "the home /shared cannot be read: its content is gone"
+    operator = FakeOperator()
+    operator.home.trouble = "the home /shared cannot be read: its content is gone"
     words = seen(operator, path).words
     assert "the home /shared cannot be read: its content is gone. The pages show the last known state" in words
-    assert "cannot be read" not in seen(Shop(), path).words
+    assert "cannot be read" not in seen(FakeOperator(), path).words
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_is_complete_and_usable_with_a_keyboard_and_a_screen_reader(path: str) -> None:
-    page = seen(Shop(), path)
+    page = seen(FakeOperator(), path)
     assert page.wrong == []
     assert page.open == []
     assert len(page.all("h1")) == 1
@@ -134,7 +138,7 @@ def test_every_page_is_complete_and_usable_with_a_keyboard_and_a_screen_reader(p
 
 @pytest.mark.parametrize("path", PAGES)
 def test_no_page_has_inline_scripts_or_styles_or_loads_anything_from_elsewhere(path: str) -> None:
-    page = seen(Shop(), path)
+    page = seen(FakeOperator(), path)
     for tag, attributes in page.elements:
         assert tag != "style"
         assert not [name for name in attributes if name == "style" or name.startswith("on")], (tag, attributes)
@@ -145,7 +149,7 @@ def test_no_page_has_inline_scripts_or_styles_or_loads_anything_from_elsewhere(p
 
 @pytest.mark.parametrize("path", [path for path in PAGES if "login" not in path])
 def test_names_values_and_errors_are_escaped_in_pages(path: str) -> None:
-    operator = Shop()
+    operator = FakeOperator()
     document = operator.documents[ORDERS]
     _rename(document)
     answer = client_of(operator).get(path.replace("/enrich", f"/{'%3Cb%3Enrich'}"))
@@ -174,7 +178,7 @@ def _rename(document: TopologyDocument) -> None:
 @pytest.mark.parametrize("topology", [CLICKS, STOCK, NIGHTLY])
 @pytest.mark.parametrize("part", ["", "micro-batches", "errors", "trees", "dead-letters", "kafka", "settings", "log"])
 def test_pages_of_inactive_dead_or_ended_topologies_say_what_to_do(topology: str, part: str) -> None:
-    page = seen(Shop(), path_of(topology, part))
+    page = seen(FakeOperator(), path_of(topology, part))
     assert page.wrong == []
     if part in ("micro-batches", "trees", "dead-letters", "log"):
         assert any("empty" in (attributes.get("class") or "") for attributes in page.all("p"))
@@ -184,19 +188,19 @@ def test_pages_of_inactive_dead_or_ended_topologies_say_what_to_do(topology: str
     ("component", "many", "other"), [("orders", "attempts", "tuples"), ("enrich", "tuples", "attempts")]
 )
 def test_a_component_page_says_whether_attempts_or_tuples_failed(component: str, many: str, other: str) -> None:
-    words = seen(Shop(), path_of(ORDERS, "components", component)).words
+    words = seen(FakeOperator(), path_of(ORDERS, "components", component)).words
     assert f"Failed {many}" in words
     assert f"Failed {other}" not in words
 
 
 def test_a_page_shows_the_lag_of_a_topology_with_its_units() -> None:
-    operator = Shop()
+    operator = FakeOperator()
     operator.documents[ORDERS]["entry"]["gist"]["lags"] = {"bytes": 5_400_000, "messages": 3}
     assert "5.1\xa0MiB + 3\xa0messages" in seen(operator, BASE).words
 
 
 def test_lag_of_files_is_shown_in_bytes_and_seconds_by_short_names() -> None:
-    operator = Shop()
+    operator = FakeOperator()
     document = operator.documents[ORDERS]
     source = "/logs/a.log#17-5-4fd786f4855f5fa2"
     document["components"][0]["position_unit"] = "bytes"
@@ -209,7 +213,7 @@ def test_lag_of_files_is_shown_in_bytes_and_seconds_by_short_names() -> None:
 
 
 def test_a_topology_without_any_known_data_is_shown() -> None:
-    operator = Shop()
+    operator = FakeOperator()
     document = operator.documents[ORDERS]
     document.update(components=[], windows={}, errors=[], events=[], settings={})
     document["now"].update(lag={}, memory=[], state={}, slowest=None, micro_batch=None, watermarks={}, pending={})
@@ -219,17 +223,18 @@ def test_a_topology_without_any_known_data_is_shown() -> None:
 
 def test_topologies_are_grouped_by_name_with_those_that_run_first() -> None:
     def run(id_: str, state: str) -> TopologyEntry:
-        return shop.entry(id_, state)
+        name, number, started = id_.split("-")
+        return shop.entry(name, state, int(number), started_ms=int(started) * 1000)
 
     runs = [run("b-1-100", "ended"), run("a-1-300", "failed"), run("a-2-200", "active"), run("c-1-900", "dead")]
     runs += [run("a-3-100", "inactive"), run("b-2-150", "ended")]
     rows = [(one["id"], [other["id"] for other in others]) for one, others in by_name(runs)]
     assert rows == [("a-2-200", ["a-1-300"]), ("a-3-100", []), ("c-1-900", []), ("b-2-150", ["b-1-100"])]
-    assert "2 other runs of orders" in seen(Shop(), "/").words
+    assert "2 other runs of orders" in seen(FakeOperator(), "/").words
 
 
 def test_only_settings_that_differ_from_their_defaults_are_shown() -> None:
-    operator = Shop()
+    operator = FakeOperator()
     document = operator.documents[ORDERS]
     document["settings"] = {**vars(Config()), "max_attempts": 7}
     document["components"][0]["settings"] = {**document["settings"], "max_spout_pending": 5000}
@@ -245,20 +250,37 @@ def test_only_settings_that_differ_from_their_defaults_are_shown() -> None:
 
 
 def test_a_home_without_topologies_says_how_to_start_one() -> None:
-    operator = Shop()
+    operator = FakeOperator()
     operator.known = []
     assert "sparkbolt run" in seen(operator, "/").words
 
 
 def test_an_unresponsive_topology_is_shown_with_a_note_that_its_numbers_are_old() -> None:
-    operator = Shop()
+    operator = FakeOperator()
     operator.documents[ORDERS]["live"] = False
     assert "The topology did not answer" in seen(operator, BASE).words
 
 
+def test_a_bolts_page_leads_to_its_state_where_a_key_is_looked_up() -> None:
+    client = client_of(FakeOperator())
+    assert f'href="{BASE}/state/revenue"' in client.get(f"{BASE}/components/revenue").text
+    page = client.get(f"{BASE}/state/revenue").text
+    assert "data-still" in page, "it is not read every three seconds"
+    assert "7 keys and attributes." in page
+    assert "x" * 160 not in page, "a long value is cut"
+    assert "revenue[1]" in page
+    found = client.get(f"{BASE}/state/revenue", params={"key": '["a", 7]'}).text
+    assert "revenue[1]" in found
+    assert "null" in found
+    assert "revenue[0]" not in found
+    assert "x" * 300 in client.get(f"{BASE}/state/revenue", params={"key": "12:19"}).text
+    assert "did you mean" in client.get(f"{BASE}/state/revenue", params={"key": "12:20"}).text
+    assert "keeps no state" in client.get(f"{BASE}/state/enrich").text
+
+
 def test_missing_page_is_reported_with_a_way_back() -> None:
     for path in ("/topologies/none", f"{BASE}/components/none", f"{BASE}/trees/none", f"{BASE}/dead-letters/none"):
-        page = seen(Shop(), path, 404)
+        page = seen(FakeOperator(), path, 404)
         assert "none" in page.words
         assert "/" in [link["href"] for link in page.all("a")]
 
@@ -270,7 +292,7 @@ def test_missing_page_is_reported_with_a_way_back() -> None:
 def test_an_error_of_a_request_becomes_an_error_page(
     error: Exception, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    operator = Shop()
+    operator = FakeOperator()
 
     def fails(*arguments: Any, **options: Any) -> None:
         raise error
@@ -283,7 +305,7 @@ def test_an_error_of_a_request_becomes_an_error_page(
 
 
 def test_a_failing_bolt_is_marked_in_the_picture_and_in_the_list_for_phones() -> None:
-    page = seen(Shop(), BASE)
+    page = seen(FakeOperator(), BASE)
     bolts = {a["href"]: a["class"] for a in page.all("a") if "box" in (a.get("class") or "")}
     assert {path for path, kind in bolts.items() if "failing" in (kind or "")} == {f"{BASE}/components/enrich"}
     assert len([li for li in page.all("li") if "failing" in (li.get("class") or "")]) == 1
@@ -291,7 +313,7 @@ def test_a_failing_bolt_is_marked_in_the_picture_and_in_the_list_for_phones() ->
 
 
 def test_one_time_range_selects_the_numbers_and_the_charts_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    operator = Shop()
+    operator = FakeOperator()
     asked: list[int | None] = []
     series = operator.series
 
@@ -319,7 +341,7 @@ def rows_of(page: Page) -> int:
      (f"{BASE}/dead-letters?show=all", 60, "page=20")],
 )  # fmt: skip
 def test_a_thousand_failures_are_shown_in_pages(path: str, at_first: int, at_last: str) -> None:
-    operator = Shop(trees=1000, letters=1000)
+    operator = FakeOperator(trees=1000, letters=1000)
     page = seen(operator, path)
     assert 50 <= rows_of(page) <= at_first
     assert "Older" in page.words
@@ -329,17 +351,17 @@ def test_a_thousand_failures_are_shown_in_pages(path: str, at_first: int, at_las
 
 
 def test_open_trees_are_grouped_by_who_holds_them() -> None:
-    page = seen(Shop(), f"{BASE}/trees?state=open")
+    page = seen(FakeOperator(), f"{BASE}/trees?state=open")
     assert "revenue[1]" in page.words
     links = [link["href"] or "" for link in page.all("a")]
     assert any("holder=revenue" in link for link in links)
-    held = seen(Shop(), f"{BASE}/trees?state=open&holder=nobody[0]")
+    held = seen(FakeOperator(), f"{BASE}/trees?state=open&holder=nobody[0]")
     assert "No tree is open" in held.words
 
 
 @pytest.mark.slow
 def test_anonymous_user_sees_everything_except_forms_that_change_something() -> None:
-    client = client_of(Shop(), logged_in=False)
+    client = client_of(FakeOperator(), logged_in=False)
     for path in PAGES:
         page = Page(client.get(path).text)
         changing = [form for form in page.all("form") if form.get("method") == "post"]
@@ -353,7 +375,7 @@ def test_anonymous_user_sees_everything_except_forms_that_change_something() -> 
 # What is done.
 
 
-def acted(operator: Shop, path: str, form: dict[str, str], read: Callable[[Page], None] | None = None) -> Page:
+def acted(operator: FakeOperator, path: str, form: dict[str, str], read: Callable[[Page], None] | None = None) -> Page:
     """Send a form as the browser does, with the CSRF token of a page; then confirm it."""
     client = client_of(operator)
     page = Page(client.get(f"{BASE}/settings").text)
@@ -408,26 +430,27 @@ def acted(operator: Shop, path: str, form: dict[str, str], read: Callable[[Page]
     ],
 )
 def test_an_action_is_done_once_it_was_confirmed(action: str, form: dict[str, str], asked: dict[str, Any]) -> None:
-    operator = Shop()
+    operator = FakeOperator()
     page = acted(operator, f"{BASE}/do/{action}", form)
-    assert operator.asked == [(action, ORDERS, asked)]
-    assert "done" in page.words
+    assert operator.asked == [(action, ORDERS, asked, BY)]
+    assert f"{action} of orders" in page.words
 
 
 def test_a_refusal_is_shown_with_its_explanation() -> None:
-    operator = Shop()
-    operator.refusal = f"the parallelism of a bolt that keeps state cannot be changed {NASTY}"
+    operator = FakeOperator()
+    refusal = f"the parallelism of a bolt that keeps state cannot be changed {NASTY}"
+    operator.answers["rebalance"] = Answer(done=False, refused=True, text=refusal)
     page = acted(operator, f"{BASE}/do/rebalance", {"executors-of": "revenue", "executors": "8"})
     assert "Rebalance: refused" in page.words
-    assert operator.refusal in page.words
+    assert refusal in page.words
 
 
 def test_an_edited_letter_is_replayed_with_only_the_edits_changed() -> None:
-    operator = Shop()
+    operator = FakeOperator()
     form = {f"letter-{LETTER}": "on", "field-0": "c-1", "field-1": '"k-7"', "field-2": "1"}
     asked: list[str] = []
     acted(operator, f"{BASE}/do/replay", form, lambda page: asked.append(page.words))
-    [(verb, _, arguments)] = operator.asked
+    [(verb, _, arguments, _)] = operator.asked
     assert (verb, arguments["values"]) == ("replay", {"customer": "c-1", "sku": "k-7"})
     assert "new customerc-1new skuk-7" in asked[0]
     assert "field" not in asked[0]
@@ -435,7 +458,7 @@ def test_an_edited_letter_is_replayed_with_only_the_edits_changed() -> None:
 
 def test_lists_show_the_reason_the_attempts_the_state_and_the_record_by_field_and_texts_without_quotes() -> None:
     for path, attempts in ((f"{BASE}/dead-letters", "5"), (f"{BASE}/trees", "1")):
-        words = " ".join(seen(Shop(), path).words.split())
+        words = " ".join(seen(FakeOperator(), path).words.split())
         assert "KeyError: 'sku'" in words
         assert "customer c-118" in words or "customer c-22 sku null amount 1" in words
         assert "waiting" in words or "failed" in words
@@ -443,7 +466,7 @@ def test_lists_show_the_reason_the_attempts_the_state_and_the_record_by_field_an
 
 
 def test_a_record_of_one_text_is_shown_and_edited_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    operator = Shop()
+    operator = FakeOperator()
     line = '\nGET /index.html "200"'
     one = {**shop.letter(1), "fields": ["line"], "tuples": [[line]]}
     monkeypatch.setattr(operator, "letters", lambda *arguments, **options: [one])
@@ -456,8 +479,19 @@ def test_a_record_of_one_text_is_shown_and_edited_as_text(monkeypatch: pytest.Mo
     assert operator.asked.pop()[2]["values"] == {"line": "GET / 200"}
 
 
+def test_a_message_of_a_file_is_shown_with_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = FakeOperator()
+    source = "/logs/web-1/access.log#17-5-4fd786f4855f5fa2"
+    monkeypatch.setattr(operator, "letter", lambda *arguments, **options: {**shop.letter(1), "source": source})
+    tree = {**shop.story(1, "failed"), "source": source}
+    monkeypatch.setattr(operator, "story", lambda *arguments, **options: tree)
+    for path in (f"{BASE}/dead-letters/{LETTER}", f"{BASE}/trees/{tree['root']}"):
+        assert "source /logs/web-1/access.log ·" in seen(operator, path).words
+        assert "access.log@40" in seen(operator, path).words
+
+
 def test_letters_that_wait_are_grouped_by_kind_with_a_button_for_each() -> None:
-    operator = Shop()
+    operator = FakeOperator()
     page = seen(operator, f"{BASE}/dead-letters")
     kinds = operator.letter_kinds(ORDERS)
     assert "By kind" in page.words
@@ -469,7 +503,7 @@ def test_letters_that_wait_are_grouped_by_kind_with_a_button_for_each() -> None:
 
 
 def test_letters_are_filtered_by_cause_component_and_text_and_all_that_match_are_given_back() -> None:
-    operator = Shop()
+    operator = FakeOperator()
     page = seen(operator, f"{BASE}/dead-letters?cause=timeout")
     assert "No letter in this list matches" in page.words
     page = seen(operator, f"{BASE}/dead-letters?cause=exception&component=enrich&q=c-2")
@@ -478,35 +512,35 @@ def test_letters_are_filtered_by_cause_component_and_text_and_all_that_match_are
     assert "Give all of these back" in page.words
     chosen = {"cause": "exception", "component": "enrich", "search": "c-2"}
     acted(operator, f"{BASE}/do/replay", chosen)
-    [(verb, _, arguments)] = operator.asked
+    [(verb, _, arguments, _)] = operator.asked
     assert verb == "replay"
     assert arguments.items() >= {**chosen, "ids": None, "kind": None}.items()
 
 
 def test_a_letter_that_was_not_edited_is_given_again_as_it_is() -> None:
-    operator = Shop()
+    operator = FakeOperator()
     form = {f"letter-{LETTER}": "on", "field-0": NASTY, "field-1": "null", "field-2": "1"}
     acted(operator, f"{BASE}/do/replay", form)
-    assert operator.asked == [("replay", ORDERS, {**REPLAY, "ids": [LETTER]})]
+    assert operator.asked == [("replay", ORDERS, {**REPLAY, "ids": [LETTER]}, BY)]
 
 
 def test_an_unreadable_message_is_edited_in_its_original_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    operator = Shop()
+    operator = FakeOperator()
     broken = {**shop.letter(1), "tuples": [], "fields": []}
     broken["raw"] = {**broken["raw"], "value": {"$bytes": "eyJzdW0iOg=="}}
     monkeypatch.setattr(operator, "letter", lambda *arguments, **options: broken)
     page = seen(operator, f"{BASE}/dead-letters/{LETTER}")
     assert '{"sum":' in page.words
     acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum": 1}'})
-    assert operator.asked == [("replay", ORDERS, {**REPLAY, "ids": [LETTER], "values": {"$value": '{"sum": 1}'}})]
+    assert operator.asked == [("replay", ORDERS, {**REPLAY, "ids": [LETTER], "values": {"$value": '{"sum": 1}'}}, BY)]
     operator.asked.clear()
     acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum":'})
-    assert operator.asked == [("replay", ORDERS, {**REPLAY, "ids": [LETTER]})]
+    assert operator.asked == [("replay", ORDERS, {**REPLAY, "ids": [LETTER]}, BY)]
 
 
 def test_a_topology_known_only_by_its_checkpoint_has_pages() -> None:
-    operator = Shop()
-    one = shop.entry(NIGHTLY, "ended", id="/data/old words", why="it is known by its checkpoint only")
+    operator = FakeOperator()
+    one = shop.entry("nightly", "ended", id="/data/old words", why="it is known by its checkpoint only")
     operator.known.append(one)
     operator.documents[one["id"]] = shop.document(one)
     links = [link["href"] or "" for link in seen(operator, "/").all("a")]
@@ -528,13 +562,13 @@ def test_a_topology_known_only_by_its_checkpoint_has_pages() -> None:
     ],
 )
 def test_an_incomplete_form_changes_nothing_and_says_what_is_expected(action: str, form: dict[str, str]) -> None:
-    operator = Shop()
+    operator = FakeOperator()
     assert "refused" in acted(operator, f"{BASE}/do/{action}", {**form, "confirmed": "yes"}).words
     assert operator.asked == []
 
 
 def test_link_without_the_token_or_the_csrf_text_changes_nothing() -> None:
-    operator = Shop()
+    operator = FakeOperator()
     stranger, friend = client_of(operator, logged_in=False), client_of(operator)
     assert stranger.post(f"{BASE}/do/kill", data={"confirmed": "yes"}).status_code == 401
     assert friend.post(f"{BASE}/do/kill", data={"confirmed": "yes"}).status_code == 403

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 from sparkbolt.faces.ui import operator_calls
 from sparkbolt.faces.ui.prometheus import BUCKETS_SECS, buckets
-from tests.unit.control.fake import NOW_MS, ROOT
-from tests.unit.faces.ui.operators import HOSTILE, UiOperator
+from tests.unit.control.fake import FakeOperator
+from tests.unit.control.shop import HOSTILE, NOW_MS, root
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -32,7 +32,7 @@ def samples(client: TestClient) -> dict[tuple[str, frozenset[tuple[str, str]]], 
 
 
 def value(client: TestClient, name: str, **labels: str) -> float:
-    return samples(client)[name, frozenset({"topology": "words", **labels}.items())]
+    return samples(client)[name, frozenset({"topology": "orders", **labels}.items())]
 
 
 def families(client: TestClient) -> dict[str, Any]:
@@ -48,39 +48,39 @@ def families(client: TestClient) -> dict[str, Any]:
         ("sparkbolt_topology_answers", {}, 1),
         ("sparkbolt_topology_state", {"state": "active"}, 1),
         ("sparkbolt_topology_state", {"state": "dead"}, 0),
-        ("sparkbolt_topology_start_time_seconds", {}, NOW_MS / 1000 - 7200),
-        ("sparkbolt_tuples_emitted_total", {"component": "lines", "stream": "default"}, 12_240_000),
+        ("sparkbolt_topology_start_time_seconds", {}, NOW_MS / 1000 - 8400),
+        ("sparkbolt_tuples_emitted_total", {"component": "orders", "stream": "default"}, 165_760_000),
         (
             "sparkbolt_tuples_executed_total",
-            {"component": "split", "sender": "lines", "stream": "default"},
-            12_240_000,
+            {"component": "validate", "sender": "orders", "stream": "default"},
+            165_760_000,
         ),
-        ("sparkbolt_tuples_failed_total", {"component": "enrich", "sender": "split", "stream": "default"}, 7_000),
-        ("sparkbolt_trees_failed_total", {"component": "lines", "stream": "default"}, 119_000),
-        ("sparkbolt_trees_retried_total", {"component": "lines"}, 118_983),
-        ("sparkbolt_messages_set_aside_total", {"component": "lines"}, 17),
-        ("sparkbolt_errors_total", {"component": "enrich"}, 7_000),
-        ("sparkbolt_execute_seconds_total", {"component": "split"}, 257.04),
-        ("sparkbolt_capacity_ratio", {"component": "enrich"}, 0.97),
-        ("sparkbolt_open_trees", {}, 7_666),
-        ("sparkbolt_waiting_retries", {}, 420),
-        ("sparkbolt_pending_trees", {"component": "lines"}, 7_666),
-        ("sparkbolt_lag_positions", {"component": "lines", "source": "lines-1"}, 234_567),
-        ("sparkbolt_memory_bytes", {"process": "jvm"}, 1_400 << 20),
-        ("sparkbolt_state_rows", {}, 88_000),
-        ("sparkbolt_state_bytes", {}, 31 << 20),
-        ("sparkbolt_watermark_lag_seconds", {"component": "count"}, 5),
-        ("sparkbolt_late_tuples_total", {"component": "count"}, 9),
-        ("sparkbolt_open_windows", {"component": "count"}, 4),
-        ("sparkbolt_micro_batches_total", {}, 118 * 17),
-        ("sparkbolt_micro_batch_part_seconds_total", {"part": "level 1"}, 402 * 17),
+        ("sparkbolt_tuples_failed_total", {"component": "enrich", "sender": "validate", "stream": "default"}, 126_000),
+        ("sparkbolt_trees_failed_total", {"component": "orders", "stream": "default"}, 126_000),
+        ("sparkbolt_trees_retried_total", {"component": "orders"}, 125_998),
+        ("sparkbolt_messages_given_up_total", {"component": "orders"}, 2),
+        ("sparkbolt_errors_total", {"component": "enrich"}, 126_000),
+        ("sparkbolt_execute_seconds_total", {"component": "validate"}, 5_635.84),
+        ("sparkbolt_capacity_ratio", {"component": "enrich"}, 0.96),
+        ("sparkbolt_open_trees", {}, 5_480),
+        ("sparkbolt_waiting_retries", {}, 214),
+        ("sparkbolt_pending_trees", {"component": "orders"}, 5_420),
+        ("sparkbolt_lag_positions", {"component": "orders", "source": "orders-1"}, 14_118),
+        ("sparkbolt_memory_bytes", {"process": "jvm"}, 1_410 << 20),
+        ("sparkbolt_state_rows", {}, 88_214),
+        ("sparkbolt_state_bytes", {}, 61 << 20),
+        ("sparkbolt_watermark_lag_seconds", {"component": "revenue"}, 9),
+        ("sparkbolt_late_tuples_total", {"component": "revenue"}, 37),
+        ("sparkbolt_open_windows", {"component": "revenue"}, 8_421),
+        ("sparkbolt_micro_batches_total", {}, 140_000),
+        ("sparkbolt_micro_batch_part_seconds_total", {"part": "level 1"}, 85_400),
         ("sparkbolt_outages", {}, 0),
         ("sparkbolt_hung_calls", {}, 0),
-        ("sparkbolt_complete_latency_seconds_bucket", {"component": "lines", "le": "1.0"}, 10),
-        ("sparkbolt_complete_latency_seconds_bucket", {"component": "lines", "le": "2.5"}, 80),
-        ("sparkbolt_complete_latency_seconds_bucket", {"component": "lines", "le": "+Inf"}, 100),
-        ("sparkbolt_complete_latency_seconds_count", {"component": "lines"}, 100),
-        ("sparkbolt_complete_latency_seconds_sum", {"component": "lines"}, 231),
+        ("sparkbolt_complete_latency_seconds_bucket", {"component": "orders", "le": "1.0"}, 10),
+        ("sparkbolt_complete_latency_seconds_bucket", {"component": "orders", "le": "2.5"}, 80),
+        ("sparkbolt_complete_latency_seconds_bucket", {"component": "orders", "le": "+Inf"}, 100),
+        ("sparkbolt_complete_latency_seconds_count", {"component": "orders"}, 100),
+        ("sparkbolt_complete_latency_seconds_sum", {"component": "orders"}, 312),
         ("sparkbolt_execute_latency_seconds_bucket", {"component": "enrich", "le": "0.00025"}, 4000),
     ],
 )
@@ -90,21 +90,21 @@ def test_every_number_has_its_name_unit_and_labels(
     assert value(client, name, **labels) == pytest.approx(expected)
 
 
-def test_the_lag_of_files_is_in_bytes_and_seconds(client: TestClient, operator: UiOperator) -> None:
+def test_the_lag_of_files_is_in_bytes_and_seconds(client: TestClient, operator: FakeOperator) -> None:
     source = "/logs/a.log#17-5-4fd786f4855f5fa2"
     document = operator.documents[operator.known[0]["id"]]
     document["components"][0]["position_unit"] = "bytes"
-    document["now"].update(lag={"lines": {source: 5_400_000}}, lag_secs={"lines": {source: 95.2}})
-    assert value(client, "sparkbolt_lag_bytes", component="lines", source=source) == 5_400_000
-    assert value(client, "sparkbolt_lag_seconds", component="lines", source=source) == 95.2
-    assert ("topology", "words") not in {
+    document["now"].update(lag={"orders": {source: 5_400_000}}, lag_secs={"orders": {source: 95.2}})
+    assert value(client, "sparkbolt_lag_bytes", component="orders", source=source) == 5_400_000
+    assert value(client, "sparkbolt_lag_seconds", component="orders", source=source) == 95.2
+    assert ("topology", "orders") not in {
         label for name, labels in samples(client) if name == "sparkbolt_lag_positions" for label in labels
     }
 
 
-def test_labels_of_one_metric_describe_a_topology(client: TestClient, operator: UiOperator) -> None:
+def test_labels_of_one_metric_describe_a_topology(client: TestClient, operator: FakeOperator) -> None:
     id_ = operator.known[0]["id"]
-    assert value(client, "sparkbolt_topology_info", id=id_, host="bolt-1", user="ann", version="0.1.0") == 1
+    assert value(client, "sparkbolt_topology_info", id=id_, host="shop-1", user="ann", version="0.1.0") == 1
 
 
 def test_names_follow_the_conventions(client: TestClient) -> None:
@@ -121,17 +121,17 @@ def test_names_follow_the_conventions(client: TestClient) -> None:
 def test_a_dead_topology_is_reported_as_down_and_an_ended_one_is_removed(client: TestClient) -> None:
     found = samples(client)
     topologies = {dict(labels)["topology"] for _, labels in found}
-    assert found["sparkbolt_topology_up", frozenset({("topology", "orders")})] == 0
+    assert found["sparkbolt_topology_up", frozenset({("topology", "stock")})] == 0
     assert "nightly" not in topologies
-    assert ("sparkbolt_open_trees", frozenset({("topology", "orders")})) not in found
+    assert ("sparkbolt_open_trees", frozenset({("topology", "stock")})) not in found
 
 
 def test_the_slowest_tree_is_named_by_its_bucket(client: TestClient) -> None:
     family = families(client)["sparkbolt_complete_latency_seconds"]
-    [sample] = [sample for sample in family.samples if sample.exemplar and sample.labels["topology"] == "words"]
-    assert sample.labels["le"] == "60.0"
-    assert sample.exemplar.labels == {"root": ROOT}
-    assert sample.exemplar.value == 31.0045
+    [sample] = [sample for sample in family.samples if sample.exemplar and sample.labels["topology"] == "orders"]
+    assert sample.labels["le"] == "30.0"
+    assert sample.exemplar.labels == {"root": root(4)}
+    assert sample.exemplar.value == 29.31
 
 
 def test_a_histogram_has_the_same_bounds_for_every_document() -> None:
@@ -144,11 +144,11 @@ def test_a_histogram_has_the_same_bounds_for_every_document() -> None:
 
 
 def test_a_hanging_topology_does_not_block_the_scrape_of_others(
-    client: TestClient, operator: UiOperator, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, operator: FakeOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operator_calls, "ANSWER_SECS", 0.2)
     operator.gate, operator.hangs = threading.Event(), operator.known[-1]["id"]
     found = samples(client)
     assert found["sparkbolt_topology_answers", frozenset({("topology", HOSTILE)})] == 0
-    assert found["sparkbolt_topology_answers", frozenset({("topology", "words")})] == 1
+    assert found["sparkbolt_topology_answers", frozenset({("topology", "orders")})] == 1
     operator.gate.set()

@@ -11,10 +11,11 @@ from sparkbolt.api.story import Hop, Story
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.codec import required_fields
 from sparkbolt.control.documents import Answer, HopDocument, StoryDocument
-from tests.unit.control.fake import NOW_MS, ROOT
-from tests.unit.faces.ui.operators import SCRIPT, UiOperator
+from sparkbolt.errors import StateError
+from tests.unit.control.fake import FakeOperator
+from tests.unit.control.shop import NASTY, NOW_MS, root
 
-WORDS = "/api/v2/topologies/words"
+ORDERS = "/api/v2/topologies/orders"
 
 
 def get(client: TestClient, path: str, **parameters: Any) -> Any:
@@ -23,59 +24,91 @@ def get(client: TestClient, path: str, **parameters: Any) -> Any:
     return answer.json()
 
 
-def test_documents_are_served_unchanged(client: TestClient, operator: UiOperator) -> None:
-    assert get(client, WORDS) == operator.document("words")
-    assert get(client, f"{WORDS}/series") == operator.series("words")
-    assert get(client, f"{WORDS}/micro-batches", last=3)[0]["parts"][0] == ["plan", 0.0, 30.0]
-    assert get(client, f"{WORDS}/lag") == {"lines": {"lines-0": 1_000_000, "lines-1": 234_567}}
-    assert get(client, f"{WORDS}/log", component="enrich")[0]["component"] == "enrich"
-    assert get(client, f"{WORDS}/settings")["settings"]["message_timeout_secs"] == 30.0
+def test_documents_are_served_unchanged(client: TestClient, operator: FakeOperator) -> None:
+    assert get(client, ORDERS) == operator.document("orders")
+    assert get(client, f"{ORDERS}/series") == operator.series("orders")
+    assert get(client, f"{ORDERS}/micro-batches", last=3)[0]["parts"][0] == ["plan", 0.0, 9.0]
+    assert get(client, f"{ORDERS}/lag")["refunds"] == {"refunds-0": 1_204, "refunds-1": 14}
+    assert get(client, f"{ORDERS}/log", component="enrich")[0]["component"] == "enrich"
+    assert get(client, f"{ORDERS}/settings")["settings"]["message_timeout_secs"] == 30
 
 
 def test_topologies_that_have_ended_are_listed_on_demand(client: TestClient) -> None:
     everything = [each["name"] for each in get(client, "/api/v2/topologies")]
     running = [each["name"] for each in get(client, "/api/v2/topologies", ended="false")]
-    assert {"orders", "nightly"} <= set(everything)
-    assert {"orders", "nightly"} & set(running) == set()
+    assert {"stock", "nightly"} <= set(everything)
+    assert {"stock", "nightly"} & set(running) == set()
 
 
 def test_stories_are_searched_by_state_and_text(client: TestClient) -> None:
-    assert {each["state"] for each in get(client, f"{WORDS}/stories", state="open", search="")} == {"open"}
-    assert get(client, f"{WORDS}/stories", search="KeyError")[0]["root"] == ROOT
-    assert get(client, f"{WORDS}/stories", search="no such reason") == []
-    assert get(client, f"{WORDS}/stories/{ROOT}")["other_attempts"] == []
-    assert client.get(f"{WORDS}/stories/0000").status_code == 404
+    assert {each["state"] for each in get(client, f"{ORDERS}/stories", state="open", search="")} == {"open"}
+    assert get(client, f"{ORDERS}/stories", search="KeyError")[-1]["root"] == root(0)
+    assert get(client, f"{ORDERS}/stories", search="no such reason") == []
+    assert get(client, f"{ORDERS}/stories/{root(4)}")["other_attempts"][0]["attempt"] == 1
+    assert client.get(f"{ORDERS}/stories/0000").status_code == 404
+
+
+def test_state_is_served_with_sizes_a_page_of_entries_or_one_key(client: TestClient) -> None:
+    assert [one["keys"] for one in get(client, f"{ORDERS}/state")["tasks"]] == [4, 3]
+    page = get(client, f"{ORDERS}/state/revenue", first=3)
+    assert (page["count"], [(one["task"], one["key"]) for one in page["entries"]]) == (
+        7,
+        [(0, 7), (0, "12:19"), (0, NASTY)],
+    )
+    for key, value in (("7", [1]), ('"7"', "text"), ("be", 2), ('["be",7]', 3)):
+        assert [one["value"] for one in get(client, f"{ORDERS}/state/revenue", key=key)["entries"]] == [value]
+    refusals: list[tuple[Any, int, str]] = [
+        ({"key": "bee"}, 404, "did you mean 'be'?"),
+        ({"first": 1001}, 400, "first must be a whole number"),
+    ]
+    for parameters, status, sentence in refusals:
+        answer = client.get(f"{ORDERS}/state/revenue", params=parameters)
+        assert (answer.status_code, sentence in answer.json()["detail"]) == (status, True), answer.text
+    assert "keeps no state" in client.get(f"{ORDERS}/state/split").json()["detail"]
+
+
+def test_state_that_cannot_be_read_is_refused_with_the_reason(client: TestClient, operator: FakeOperator) -> None:
+    operator.state = raising(StateError("nothing is committed"))  # type: ignore[method-assign]
+    answer = client.get(f"{ORDERS}/state")
+    assert (answer.status_code, answer.json()["detail"]) == (409, "nothing is committed")
+
+
+def raising(error: Exception) -> Any:
+    def ask(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return ask
 
 
 def test_open_trees_are_listed_by_who_holds_them(client: TestClient) -> None:
-    found = get(client, f"{WORDS}/open-trees")
-    assert found["open_trees"] == 7_666
+    found = get(client, f"{ORDERS}/open-trees")
+    assert found["open_trees"] == 5_480
     assert [(each["holder"], each["trees"], each["tuples"]) for each in found["holders"]] == [
-        ("count[0]", 2, 4),
-        ("count[1]", 1, 2),
+        ("revenue[1]", 80, 80),
+        ("revenue[0]", 40, 40),
     ]
-    assert found["holders"][0]["oldest_ms"] == NOW_MS - 9_000
+    assert found["holders"][0]["oldest_ms"] == NOW_MS - 9_000 - 119 * 1_700
 
 
 def test_dead_letters_are_listed_and_shown(client: TestClient) -> None:
-    letters = get(client, f"{WORDS}/letters", replayed="0")
-    assert [each["replayed"] for each in letters] == [False, False]
-    assert letters[0]["values"] == {"value": SCRIPT}
-    assert get(client, f"{WORDS}/letters/{letters[0]['id']}") == letters[0]
+    letters = get(client, f"{ORDERS}/letters", replayed="0")
+    assert [each["replayed"] for each in letters] == [False] * 21
+    assert letters[1]["tuples"] == [[NASTY, None, 1]]
+    assert get(client, f"{ORDERS}/letters/{letters[0]['id']}") == letters[0]
     assert (
-        client.get(f"{WORDS}/letters/none").json()["detail"]
+        client.get(f"{ORDERS}/letters/none").json()["detail"]
         == "there is no dead letter 'none'; GET .../letters lists them"
     )
 
 
 def test_windowed_bolts_report_their_watermarks(client: TestClient) -> None:
-    [bolt] = get(client, f"{WORDS}/windows")
+    [bolt] = get(client, f"{ORDERS}/windows")
     assert bolt == {
-        "component": "count",
-        "watermark_ms": NOW_MS - 5000,
-        "behind_ms": 5000,
-        "windows": 4,
-        "late_tuples": 9,
+        "component": "revenue",
+        "watermark_ms": NOW_MS - 9_000,
+        "behind_ms": 9_000,
+        "windows": 8_421,
+        "late_tuples": 37,
     }
 
 
@@ -91,7 +124,7 @@ def test_windowed_bolts_report_their_watermarks(client: TestClient) -> None:
     ],
 )
 def test_an_invalid_parameter_is_reported_with_the_allowed_values(client: TestClient, path: str, what: str) -> None:
-    answer = client.get(f"{WORDS}/{path}")
+    answer = client.get(f"{ORDERS}/{path}")
     assert answer.status_code == 400
     assert answer.headers["content-type"] == "application/problem+json"
     assert what in answer.json()["detail"]
@@ -119,11 +152,11 @@ ALL_LETTERS = {
         ),
         (
             "rebalance",
-            {"executors": {"split": 7}},
+            {"executors": {"validate": 7}},
             (
                 "rebalance",
                 {
-                    "executors": {"split": 7},
+                    "executors": {"validate": 7},
                     "num_workers": None,
                     "wait_secs": None,
                     "spark_partitions": None,
@@ -131,21 +164,21 @@ ALL_LETTERS = {
                 },
             ),
         ),
-        ("trace", {"message": "lines-0@7"}, ("trace", {"message": "lines-0@7", "component": None, "stop": False})),
+        ("trace", {"message": "orders-0@7"}, ("trace", {"message": "orders-0@7", "component": None, "stop": False})),
         ("letters/replay", {"ids": ["a", "b"]}, ("replay", {**ALL_LETTERS, "ids": ["a", "b"]})),
         ("letters/replay", {"kind": "3f2a9c1b"}, ("replay", {**ALL_LETTERS, "kind": "3f2a9c1b"})),
         (
             "letters/replay",
-            {"ids": ["a"], "values": {"word": SCRIPT}, "target": "/again.jsonl"},
-            ("replay", {**ALL_LETTERS, "ids": ["a"], "values": {"word": SCRIPT}, "target": "/again.jsonl"}),
+            {"ids": ["a"], "values": {"word": NASTY}, "target": "/again.jsonl"},
+            ("replay", {**ALL_LETTERS, "ids": ["a"], "values": {"word": NASTY}, "target": "/again.jsonl"}),
         ),
         ("letters/discard", {"ids": ["a"]}, ("discard", {"ids": ["a"], "kind": None})),
     ],
 )
 def test_changes_reach_the_operator_with_their_arguments(
-    writer: TestClient, operator: UiOperator, path: str, body: Any, asked: tuple[Any, ...]
+    writer: TestClient, operator: FakeOperator, path: str, body: Any, asked: tuple[Any, ...]
 ) -> None:
-    answer = writer.post(f"{WORDS}/{path}", json=body) if body is not None else writer.post(f"{WORDS}/{path}")
+    answer = writer.post(f"{ORDERS}/{path}", json=body) if body is not None else writer.post(f"{ORDERS}/{path}")
     assert answer.status_code == 200, answer.text
     [(what, topology, *more)] = operator.asked
     assert (what, *more[:-1]) == asked
@@ -162,14 +195,14 @@ def test_changes_reach_the_operator_with_their_arguments(
     ],
 )
 def test_status_code_shows_the_outcome_of_a_change(
-    writer: TestClient, operator: UiOperator, answer: Answer, status: int
+    writer: TestClient, operator: FakeOperator, answer: Answer, status: int
 ) -> None:
     operator.answers["restart"] = answer
-    found = writer.post(f"{WORDS}/restart")
+    found = writer.post(f"{ORDERS}/restart")
     assert (found.status_code, found.json()) == (status, answer)
 
 
 def test_types_of_stories_equal_the_stored_types() -> None:
-    story = Story(7, "lines", 0, TreeState.OPEN, hops=(Hop(7, 1, 2, 1, "split", 0),)).to_json()
+    story = Story(7, "orders", 0, TreeState.OPEN, hops=(Hop(7, 1, 2, 1, "validate", 0),)).to_json()
     assert set(story) == set(required_fields(StoryDocument))
     assert set(story["hops"][0]) == set(required_fields(HopDocument))

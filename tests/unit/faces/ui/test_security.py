@@ -17,19 +17,20 @@ from sparkbolt.errors import ConfigError
 from sparkbolt.faces.ui import make_app
 from sparkbolt.faces.ui import security as module
 from sparkbolt.faces.ui.security import ANSWER_HEADERS, BODY_BYTES_MAX, SESSION_SECS, Sessions
-from tests.unit.faces.ui.operators import HOSTILE, NOW_SECS, SCRIPT, TOKEN, UiOperator
+from tests.unit.control.fake import NOW_SECS, TOKEN, FakeOperator
+from tests.unit.control.shop import HOSTILE, NASTY
 
 HOST = "localhost:8088"
 ORIGIN = f"http://{HOST}"
-ACTIVATE = "/api/v2/topologies/words/activate"
+ACTIVATE = "/api/v2/topologies/orders/activate"
 CHANGES = [
-    "/api/v1/topology/words/activate",
-    "/api/v1/topology/words/deactivate",
-    "/api/v1/topology/words/kill/0",
-    "/api/v1/topology/words/rebalance/0",
-    *(f"/api/v2/topologies/words/{what}" for what in ("activate", "deactivate", "kill", "restart", "settings")),
-    *(f"/api/v2/topologies/words/{what}" for what in ("rebalance", "trace", "letters/replay", "letters/discard")),
-    "/api/v2/topologies/words/letters/x/replay",
+    "/api/v1/topology/orders/activate",
+    "/api/v1/topology/orders/deactivate",
+    "/api/v1/topology/orders/kill/0",
+    "/api/v1/topology/orders/rebalance/0",
+    *(f"/api/v2/topologies/orders/{what}" for what in ("activate", "deactivate", "kill", "restart", "settings")),
+    *(f"/api/v2/topologies/orders/{what}" for what in ("rebalance", "trace", "letters/replay", "letters/discard")),
+    "/api/v2/topologies/orders/letters/x/replay",
     "/logout",
 ]
 PAGES = [
@@ -43,13 +44,13 @@ PAGES = [
 ]
 
 
-def make_client(operator: UiOperator, **options: Any) -> TestClient:
+def make_client(operator: FakeOperator, **options: Any) -> TestClient:
     app = make_app(operator, token=TOKEN, clock=lambda: NOW_SECS, **options)  # type: ignore[arg-type]  # a fake
     return TestClient(app, base_url=ORIGIN, raise_server_exceptions=False, follow_redirects=False)
 
 
 @pytest.fixture
-def browser(operator: UiOperator) -> Iterator[TestClient]:
+def browser(operator: FakeOperator) -> Iterator[TestClient]:
     """A browser that has logged in."""
     with make_client(operator, routes=[Route("/csrf", csrf_of)]) as client:
         answer = client.post("/login", data={"token": TOKEN, "next": "/csrf"}, headers={"origin": ORIGIN})
@@ -78,7 +79,7 @@ def test_a_host_name_that_another_site_points_here_is_refused(client: TestClient
 
 
 @pytest.mark.parametrize("path", CHANGES)
-def test_missing_token_changes_nothing(client: TestClient, operator: UiOperator, path: str) -> None:
+def test_missing_token_changes_nothing(client: TestClient, operator: FakeOperator, path: str) -> None:
     answer = client.post(path, json={})
     assert answer.status_code == 401
     assert operator.asked == []
@@ -88,7 +89,7 @@ def test_missing_token_changes_nothing(client: TestClient, operator: UiOperator,
     "given",
     ["Bearer wrong", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer ", f"Basic {TOKEN}", TOKEN, "Bearer \xff"],
 )
-def test_wrong_token_changes_nothing(client: TestClient, operator: UiOperator, given: str) -> None:
+def test_wrong_token_changes_nothing(client: TestClient, operator: FakeOperator, given: str) -> None:
     answer = client.post(ACTIVATE, headers={"authorization": given.encode("latin-1")})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -96,7 +97,7 @@ def test_wrong_token_changes_nothing(client: TestClient, operator: UiOperator, g
 
 
 def test_request_with_the_token_makes_a_change_and_its_origin_is_recorded(
-    writer: TestClient, operator: UiOperator
+    writer: TestClient, operator: FakeOperator
 ) -> None:
     assert writer.post(ACTIVATE).json()["done"]
     assert operator.asked == [("activate", operator.known[0]["id"], {}, "rest from testclient")]
@@ -106,22 +107,22 @@ def test_no_response_allows_another_site_to_read_it(client: TestClient) -> None:
     answer = client.get("/api/v1/topology/summary", headers={"origin": "https://evil.example"})
     assert not [name for name in answer.headers if name.startswith("access-control-")]
     assert answer.headers["cross-origin-resource-policy"] == "same-origin"
-    for path in ("/api/v1/topology/summary?callback=steal", "/api/v1/topology/words?callback=steal"):
+    for path in ("/api/v1/topology/summary?callback=steal", "/api/v1/topology/orders?callback=steal"):
         assert "steal(" not in client.get(path).text
         assert "error" in client.get(path).json()
 
 
-def test_a_private_server_shows_nothing_without_the_token(operator: UiOperator) -> None:
+def test_a_private_server_shows_nothing_without_the_token(operator: FakeOperator) -> None:
     with make_client(operator, private=True) as client:
         assert [client.get(path).status_code for path in PAGES] == [401, 401, 401, 200, 401, 401, 401]
         assert client.get("/api/v2/topologies", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
-        page = client.get("/topology/words?window=600", headers={"accept": "text/html"})
-        assert (page.status_code, page.headers["location"]) == (303, "/login?next=/topology/words%3Fwindow%3D600")
+        page = client.get("/topology/orders?window=600", headers={"accept": "text/html"})
+        assert (page.status_code, page.headers["location"]) == (303, "/login?next=/topology/orders%3Fwindow%3D600")
         client.post("/login", data={"token": TOKEN}, headers={"origin": ORIGIN})
         assert client.get("/api/v2/topologies").status_code == 200
 
 
-def test_a_token_that_could_be_guessed_is_refused(operator: UiOperator) -> None:
+def test_a_token_that_could_be_guessed_is_refused(operator: FakeOperator) -> None:
     with pytest.raises(ConfigError, match="16 or more"):
         make_app(operator, token="short")  # type: ignore[arg-type]
 
@@ -129,14 +130,14 @@ def test_a_token_that_could_be_guessed_is_refused(operator: UiOperator) -> None:
 # ---- sessions of browsers
 
 
-def test_a_browser_logs_in_and_changes_something(browser: TestClient, operator: UiOperator) -> None:
+def test_a_browser_logs_in_and_changes_something(browser: TestClient, operator: FakeOperator) -> None:
     csrf = browser.get("/csrf").text
     assert browser.post(ACTIVATE, headers={"x-csrf-token": csrf}).json()["done"]
     assert browser.post(ACTIVATE, data={"csrf": csrf}).json()["done"]
     assert [asked[-1] for asked in operator.asked] == ["ui from testclient"] * 2
 
 
-def test_the_session_is_kept_from_scripts_and_other_sites(operator: UiOperator) -> None:
+def test_the_session_is_kept_from_scripts_and_other_sites(operator: FakeOperator) -> None:
     with make_client(operator) as client:
         answer = client.post("/login", data={"token": TOKEN}, headers={"origin": ORIGIN})
     cookie = answer.headers["set-cookie"].lower()
@@ -148,14 +149,14 @@ def test_the_session_is_kept_from_scripts_and_other_sites(operator: UiOperator) 
 
 @pytest.mark.parametrize("csrf", ["", "wrong", "0" * 64, "\xff"])
 def test_a_session_without_its_pages_csrf_token_changes_nothing(
-    browser: TestClient, operator: UiOperator, csrf: str
+    browser: TestClient, operator: FakeOperator, csrf: str
 ) -> None:
     assert browser.post(ACTIVATE, headers={"x-csrf-token": csrf.encode("latin-1")}).status_code == 403
     assert browser.post(ACTIVATE, data={"csrf": csrf}).status_code == 403
     assert operator.asked == []
 
 
-def test_the_csrf_token_of_another_session_is_refused(operator: UiOperator) -> None:
+def test_the_csrf_token_of_another_session_is_refused(operator: FakeOperator) -> None:
     found = []
     for _ in range(2):
         with make_client(operator, routes=[Route("/csrf", csrf_of)]) as client:
@@ -171,7 +172,7 @@ def test_the_csrf_token_of_another_session_is_refused(operator: UiOperator) -> N
 )
 @pytest.mark.parametrize("who", ["browser", "writer"])
 def test_a_page_of_another_site_changes_nothing(
-    request: pytest.FixtureRequest, operator: UiOperator, origin: str, who: str
+    request: pytest.FixtureRequest, operator: FakeOperator, origin: str, who: str
 ) -> None:
     client: TestClient = request.getfixturevalue(who)
     csrf = client.get("/csrf").text if who == "browser" else ""
@@ -204,7 +205,7 @@ def test_a_wrong_token_at_the_login_is_reported(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "leads_to", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"]
 )
-def test_the_login_leads_to_no_other_site(operator: UiOperator, leads_to: str) -> None:
+def test_the_login_leads_to_no_other_site(operator: FakeOperator, leads_to: str) -> None:
     with make_client(operator) as client:
         answer = client.post("/login", data={"token": TOKEN, "next": leads_to}, headers={"origin": ORIGIN})
         assert answer.headers["location"] == "/"
@@ -215,7 +216,7 @@ def test_the_login_leads_to_no_other_site(operator: UiOperator, leads_to: str) -
 
 
 @pytest.mark.parametrize("size", [BODY_BYTES_MAX + 1, 10 * BODY_BYTES_MAX])
-def test_a_body_that_is_too_large_is_not_read(writer: TestClient, operator: UiOperator, size: int) -> None:
+def test_a_body_that_is_too_large_is_not_read(writer: TestClient, operator: FakeOperator, size: int) -> None:
     answer = writer.post(ACTIVATE, content=b"x" * size, headers={"content-type": "application/json"})
     assert answer.status_code == 413
 
@@ -227,8 +228,8 @@ def test_a_body_that_is_too_large_is_not_read(writer: TestClient, operator: UiOp
 
 
 @pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b'"x"', b"\xff", b"[]"])
-def test_a_body_that_is_not_a_json_object_is_reported(writer: TestClient, operator: UiOperator, body: bytes) -> None:
-    for path in (ACTIVATE, "/api/v1/topology/words/rebalance/0"):
+def test_a_body_that_is_not_a_json_object_is_reported(writer: TestClient, operator: FakeOperator, body: bytes) -> None:
+    for path in (ACTIVATE, "/api/v1/topology/orders/rebalance/0"):
         answer = writer.post(path, content=body, headers={"content-type": "application/json"})
         assert answer.status_code in (400, 500)
         assert "body" in answer.text
@@ -250,19 +251,19 @@ def test_every_response_forbids_scripts_and_frames(client: TestClient, path: str
     assert headers["cache-control"] == "no-store"
 
 
-def test_texts_that_are_scripts_stay_values(client: TestClient, operator: UiOperator) -> None:
+def test_texts_that_are_scripts_stay_values(client: TestClient, operator: FakeOperator) -> None:
     hostile = quote(HOSTILE, safe="")
     assert "/" in HOSTILE  # no path leads to it by name, and its id is the same with a number
     id_ = operator.known[-1]["id"]
     found = [
         client.get("/api/v1/topology/summary"),
         client.get("/api/v2/topologies"),
-        client.get("/api/v2/topologies/words/stories"),
-        client.get("/api/v2/topologies/words/letters"),
+        client.get("/api/v2/topologies/orders/stories"),
+        client.get("/api/v2/topologies/orders/letters"),
         client.get(f"/api/v1/topology/{hostile}"),
-        client.get(f"/api/v1/topology/words/component/{quote(SCRIPT)}"),
+        client.get(f"/api/v1/topology/orders/component/{quote(NASTY)}"),
         client.get(f"/api/v2/topologies/{quote(id_)}"),
-        client.get(f"/{quote(SCRIPT)}"),
+        client.get(f"/{quote(NASTY)}"),
         client.get("/metrics"),
     ]
     for answer in found:
@@ -274,10 +275,10 @@ def test_texts_that_are_scripts_stay_values(client: TestClient, operator: UiOper
         assert answer.headers["x-content-type-options"] == "nosniff"
         if "json" in answer.headers["content-type"]:
             json.loads(answer.text)
-    assert SCRIPT in found[0].text  # the value is there, as it is
+    assert NASTY in found[0].text  # the value is there, as it is
 
 
-def test_a_slow_body_is_given_up(operator: UiOperator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_body_is_given_up(operator: FakeOperator, monkeypatch: pytest.MonkeyPatch) -> None:
     import anyio
 
     monkeypatch.setattr(module, "BODY_SECS_MAX", 0.05)

@@ -14,7 +14,7 @@ from sparkbolt.errors import ConfigError
 from sparkbolt.faces.ui import make_app, serve
 from sparkbolt.faces.ui.serve import is_loopback, kept_token, token_directory
 from sparkbolt.spark.checkpoint_files import open_files
-from tests.unit.faces.ui.operators import TOKEN, UiOperator
+from tests.unit.control.fake import TOKEN, FakeOperator
 from tests.unit.faces.ui.serving import Serving
 
 module = sys.modules["sparkbolt.faces.ui.serve"]  # by its name it is the function
@@ -59,7 +59,7 @@ def test_other_addresses_are_not_loopback(host: str) -> None:
 
 @pytest.mark.parametrize(("host", "status"), [("127.0.0.1", 200), ("192.168.1.2", 401)])
 def test_server_on_a_non_loopback_address_shows_nothing_without_the_token(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, operator: UiOperator, host: str, status: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, operator: FakeOperator, host: str, status: int
 ) -> None:
     found = []
     said: list[str] = []
@@ -69,7 +69,7 @@ def test_server_on_a_non_loopback_address_shows_nothing_without_the_token(
         arguments[-1]("http://there/")  # type: ignore[operator]
 
     monkeypatch.setattr(module, "run", run)
-    monkeypatch.setattr(module, "Operator", lambda home, open_files: operator)
+    monkeypatch.setattr(module, "Operator", lambda home, **_: operator)
     monkeypatch.setenv("SPARKBOLT_UI_TOKEN", TOKEN)
     serve(host, 0, str(tmp_path), open_files=lambda path: None, say=said.append)  # type: ignore[arg-type, return-value]
     assert said == [f"Sparkbolt's UI is at http://there/\nTo make changes, open http://there/login#token={TOKEN}"]
@@ -78,7 +78,7 @@ def test_server_on_a_non_loopback_address_shows_nothing_without_the_token(
         assert client.get("/api/v2/topologies").status_code == status
 
 
-def test_an_occupied_port_is_an_error(operator: UiOperator) -> None:
+def test_an_occupied_port_is_an_error(operator: FakeOperator) -> None:
     app = make_app(operator, token=TOKEN)  # type: ignore[arg-type]
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(OSError, match=r"[Aa]ddress"):
         module.run(app, "127.0.0.1", other.getsockname()[1], print)
@@ -94,14 +94,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HT", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: "])
 @pytest.mark.usefixtures("impatient")
-def test_an_unfinished_request_head_is_given_up(operator: UiOperator, begun: bytes) -> None:
+def test_an_unfinished_request_head_is_given_up(operator: FakeOperator, begun: bytes) -> None:
     with Serving(make_app(operator, token=TOKEN)) as server, server.raw() as client:  # type: ignore[arg-type]
         client.sendall(begun)
         assert client.recv(1000) == b""  # it is closed, not answered
         assert server.get("/metrics")[0] == 200
 
 
-def test_a_hundred_silent_connections_do_not_block_others(operator: UiOperator) -> None:
+def test_a_hundred_silent_connections_do_not_block_others(operator: FakeOperator) -> None:
     with Serving(make_app(operator, token=TOKEN)) as server:  # type: ignore[arg-type]
         silent = [server.raw() for _ in range(100)]
         for client in silent:

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from sparkbolt.faces.ui import make_app
-from tests.unit.faces.ui.operators import NOW_SECS, TOKEN, UiOperator
+from tests.unit.control.fake import NOW_SECS, TOKEN, FakeOperator
 from tests.unit.faces.ui.serving import Serving
 
 CLUSTER = ("executorsTotal", "slotsFree", "slotsTotal", "slotsUsed", "supervisors", "tasksTotal", "topologies")
@@ -115,7 +115,7 @@ class Agent:
 
 
 @pytest.fixture
-def agent(operator: UiOperator) -> Iterator[Agent]:
+def agent(operator: FakeOperator) -> Iterator[Agent]:
     operator.known.pop()  # the one whose name is a script and has a slash, which no Storm would let in
     with Serving(make_app(operator, token=TOKEN, clock=lambda: NOW_SECS)) as server:  # type: ignore[arg-type]
         yield Agent(server)
@@ -123,21 +123,21 @@ def agent(operator: UiOperator) -> Iterator[Agent]:
 
 def test_check_reads_every_field_and_reports_which_topologies_are_healthy(agent: Agent) -> None:
     agent.run()
-    assert agent.checks == {"words": "ok", "orders": "critical"}
-    assert agent.values["cluster", "topologies"] == 2
+    assert agent.checks == {"orders": "ok", "clicks": "critical", "stock": "critical"}
+    assert agent.values["cluster", "topologies"] == 3
     assert agent.values["nimbus", "numLeaders"] == 1
-    assert agent.values["words", "tasksTotal"] == 8
-    assert agent.values["words", "stats", "emitted"] > 0
-    assert agent.values["words", "spout", "lines", "completeLatency"] == 2310
-    assert agent.values["words", "bolt", "enrich", "capacity"] > 0.9
-    assert agent.values["words", "bolt", "enrich", "errorLapsedSecs"] == 4
-    assert agent.values["words", "bolt", "split", "errorLapsedSecs"] == 1e10
-    assert agent.values["words", "worker", "bolt-1:6700", "bolt-1", "enrich"] == 2
-    assert agent.values["words", "metrics", "spouts", "lines", "default", "complete_ms_avg"] == 2310
-    assert agent.values["words", "metrics", "bolts", "enrich", "default", "process_ms_avg", "split"] == 41.8
+    assert agent.values["orders", "tasksTotal"] == 23
+    assert agent.values["orders", "stats", "emitted"] > 0
+    assert agent.values["orders", "spout", "orders", "completeLatency"] == 3120
+    assert agent.values["orders", "bolt", "enrich", "capacity"] > 0.9
+    assert agent.values["orders", "bolt", "enrich", "errorLapsedSecs"] == 41
+    assert agent.values["orders", "bolt", "validate", "errorLapsedSecs"] == 1e10
+    assert agent.values["orders", "worker", "shop-1:6700", "shop-1", "enrich"] == 8
+    assert agent.values["orders", "metrics", "spouts", "orders", "default", "complete_ms_avg"] == 3120
+    assert agent.values["orders", "metrics", "bolts", "enrich", "default", "process_ms_avg", "validate"] == 6.6
 
 
-def test_the_check_sees_a_topology_that_was_deactivated_or_restarts(agent: Agent, operator: UiOperator) -> None:
+def test_the_check_sees_a_topology_that_was_deactivated_or_restarts(agent: Agent, operator: FakeOperator) -> None:
     operator.known[0]["state"] = "inactive"
     agent.run()
-    assert agent.checks["words"] == "critical"
+    assert agent.checks["orders"] == "critical"

@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from sparkbolt.control.documents import Answer
-from tests.unit.faces.ui.operators import UiOperator
+from tests.unit.control.fake import FakeOperator
 
 INT, STR, NUMBER, BOOL, LIST, DICT = (int,), (str,), (int, float), (bool,), (list,), (dict,)
 LATENCY = "a latency, or a capacity"
@@ -71,14 +71,14 @@ FIELDS: dict[str, dict[str, Any]] = {
     },
     "history/summary": {"topo-history": LIST},
     "topology/summary": {"topologies": [HEAD], "schedulerDisplayResource": BOOL},
-    "topology/words": {
+    "topology/orders": {
         **HEAD, "msgTimeout": INT, "window": STR, "windowHint": STR, "debug": BOOL, "samplingPct": NUMBER,
         "schedulerDisplayResource": BOOL, "configuration": DICT, "workers": [WORKER],
         "topologyStats": [{**STATS, "completeLatency": LATENCY}],
         "spouts": [{**LINE, "spoutId": STR, "encodedSpoutId": STR, "completeLatency": LATENCY}],
         "bolts": [{**LINE, **EXECUTED, "boltId": STR, "encodedBoltId": STR, "capacity": LATENCY}],
     },
-    "topology/words/metrics": {
+    "topology/orders/metrics": {
         "window": STR, "windowHint": STR, "window-hint": STR,
         "spouts": [
             {"id": STR, "emitted": [STREAM], "transferred": [STREAM], "acked": [STREAM], "failed": [STREAM],
@@ -90,13 +90,13 @@ FIELDS: dict[str, dict[str, Any]] = {
              "executed_ms_avg": [{**CAME, "value": LATENCY}]}
         ],
     },
-    "topology/words/component/lines": {
+    "topology/orders/component/orders": {
         **COMPONENT,
         "spoutSummary": [{**STATS, "completeLatency": LATENCY}],
         "outputStats": [{"stream": STR, **COUNTS, "completeLatency": LATENCY}],
         "executorStats": [{**EXECUTOR, "completeLatency": LATENCY}],
     },
-    "topology/words/component/enrich": {
+    "topology/orders/component/enrich": {
         **COMPONENT,
         "boltStats": [{**STATS, **EXECUTED, "capacity": LATENCY}],
         "inputStats": [
@@ -140,43 +140,43 @@ def test_every_page_has_the_fields_and_types_of_storm(client: TestClient, path: 
 
 
 def test_a_topologys_page_has_its_numbers(client: TestClient) -> None:
-    page = get(client, "topology/words?window=600")
+    page = get(client, "topology/orders?window=600")
     assert [page[name] for name in ("window", "windowHint", "status", "msgTimeout")] == ["600", "10m 0s", "ACTIVE", 30]
-    assert (page["uptime"], page["uptimeSeconds"]) == ("2h 0m 0s", 7200)
-    [spout] = page["spouts"]
-    assert spout["completeLatency"] == "2310.000"
-    assert spout["acked"] == 713_000
+    assert (page["uptime"], page["uptimeSeconds"]) == ("2h 20m 0s", 8400)
+    spout = page["spouts"][0]
+    assert spout["completeLatency"] == "3120.000"
+    assert spout["acked"] == 709_860
     enrich = next(bolt for bolt in page["bolts"] if bolt["boltId"] == "enrich")
-    assert [enrich[name] for name in ("capacity", "executeLatency", "processLatency")] == ["0.970", "0.320", "41.800"]
-    assert (enrich["lastError"], enrich["errorLapsedSecs"]) == ("KeyError: 'language'", 4)
-    split = next(bolt for bolt in page["bolts"] if bolt["boltId"] == "split")
-    assert (split["lastError"], split["errorPort"], split["errorTime"]) == ("", None, None)
+    assert [enrich[name] for name in ("capacity", "executeLatency", "processLatency")] == ["0.960", "6.400", "6.600"]
+    assert (enrich["lastError"], enrich["errorLapsedSecs"]) == ("KeyError: 'sku'", 41)
+    validate = next(bolt for bolt in page["bolts"] if bolt["boltId"] == "validate")
+    assert (validate["lastError"], validate["errorPort"], validate["errorTime"]) == ("", None, None)
 
 
 def test_topology_totals_count_the_trees_of_its_spouts(client: TestClient) -> None:
-    stats = {line["window"]: line for line in get(client, "topology/words")["topologyStats"]}
+    stats = {line["window"]: line for line in get(client, "topology/orders")["topologyStats"]}
     assert list(stats) == ["600", "10800", "86400", ":all-time"]
     assert [line["windowPretty"] for line in stats.values()] == ["10m 0s", "3h 0m 0s", "1d 0h 0m 0s", "All time"]
-    assert stats["600"]["acked"] == 713_000
-    assert stats["600"]["failed"] == 7_000
-    assert stats["600"]["completeLatency"] == "2310.000"
+    assert stats["600"]["acked"] == 727_620
+    assert stats["600"]["failed"] == 540
+    assert stats["600"]["completeLatency"] == "3093.639"
 
 
 def test_requested_window_comes_first(client: TestClient) -> None:
     for window in ("10800", "60"):
-        assert get(client, f"topology/words?window={window}")["topologyStats"][0]["window"] == window
-        page = get(client, f"topology/words/component/enrich?window={window}")
+        assert get(client, f"topology/orders?window={window}")["topologyStats"][0]["window"] == window
+        page = get(client, f"topology/orders/component/enrich?window={window}")
         assert page["boltStats"][0]["window"] == window
 
 
 def test_system_components_are_shown_on_demand(client: TestClient) -> None:
-    bolts = [bolt["boltId"] for bolt in get(client, "topology/words")["bolts"]]
-    with_system = [bolt["boltId"] for bolt in get(client, "topology/words?sys=1")["bolts"]]
+    bolts = [bolt["boltId"] for bolt in get(client, "topology/orders")["bolts"]]
+    with_system = [bolt["boltId"] for bolt in get(client, "topology/orders?sys=1")["bolts"]]
     assert "__acker" not in bolts
     assert with_system == [*bolts, "__acker"]
 
 
-@pytest.mark.parametrize("path", ["topology/no", "topology/words/component/no", "topology/no/metrics"])
+@pytest.mark.parametrize("path", ["topology/no", "topology/orders/component/no", "topology/no/metrics"])
 def test_missing_resource_gives_the_error_of_storm(client: TestClient, path: str) -> None:
     answer = client.get(f"/api/v1/{path}")
     assert answer.status_code == 500
@@ -184,13 +184,13 @@ def test_missing_resource_gives_the_error_of_storm(client: TestClient, path: str
     assert "no" in answer.json()["errorMessage"]
 
 
-def test_a_dead_topology_is_listed_until_it_restarts(client: TestClient, operator: UiOperator) -> None:
+def test_a_dead_topology_is_listed_until_it_restarts(client: TestClient, operator: FakeOperator) -> None:
     listed = {each["name"]: each["status"] for each in get(client, "topology/summary")["topologies"]}
-    assert listed["words"] == "ACTIVE"
-    assert listed["orders"] == "DEAD"
+    assert listed["orders"] == "ACTIVE"
+    assert listed["stock"] == "DEAD"
     assert "nightly" not in listed  # it ended well
     history = get(client, "history/summary")["topo-history"]
-    assert [id_.partition("-")[0] for id_ in history[:3]] == ["words", "orders", "nightly"]
+    assert {"orders", "stock", "nightly"} <= {id_.partition("-")[0] for id_ in history}
     assert get(client, "topology/nightly")["status"] == "KILLED"
 
 
@@ -208,7 +208,7 @@ def test_a_dead_topology_is_listed_until_it_restarts(client: TestClient, operato
     ],
 )
 def test_changes_use_the_same_requests_and_answers_as_storm(
-    writer: TestClient, operator: UiOperator, path: str, operation: str, asked: dict[str, Any]
+    writer: TestClient, operator: FakeOperator, path: str, operation: str, asked: dict[str, Any]
 ) -> None:
     id_ = operator.known[0]["id"]
     answer = writer.post(f"/api/v1/topology/{id_}/{path}")
@@ -216,20 +216,20 @@ def test_changes_use_the_same_requests_and_answers_as_storm(
     assert operator.asked == [(operation, id_, asked, "rest from testclient")]
 
 
-def test_the_options_of_a_rebalance_reach_the_operator(writer: TestClient, operator: UiOperator) -> None:
-    body = {"rebalanceOptions": {"numWorkers": 2, "executors": {"split": 7}}, "callback": "foo"}
-    writer.post("/api/v1/topology/words/rebalance/0", json=body)
+def test_the_options_of_a_rebalance_reach_the_operator(writer: TestClient, operator: FakeOperator) -> None:
+    body = {"rebalanceOptions": {"numWorkers": 2, "executors": {"validate": 7}}, "callback": "foo"}
+    writer.post("/api/v1/topology/orders/rebalance/0", json=body)
     assert operator.asked[0][2] == {
         "wait_secs": 0.0,
         "num_workers": 2,
-        "executors": {"split": 7},
+        "executors": {"validate": 7},
         "spark_partitions": None,
         "reset": False,
     }
 
 
-def test_a_change_that_is_refused_is_an_error_with_the_reason(writer: TestClient, operator: UiOperator) -> None:
+def test_a_change_that_is_refused_is_an_error_with_the_reason(writer: TestClient, operator: FakeOperator) -> None:
     operator.answers["rebalance"] = Answer(done=False, refused=True, text="the parallelism of split is fixed")
-    answer = writer.post("/api/v1/topology/words/rebalance/0")
+    answer = writer.post("/api/v1/topology/orders/rebalance/0")
     assert answer.status_code == 500
     assert answer.json() == {"error": "500 Server Error", "errorMessage": "the parallelism of split is fixed"}

@@ -10,10 +10,10 @@ import pytest
 from sparkbolt.control.documents import ALL_TIME
 from sparkbolt.faces.ui.app import make_app
 from sparkbolt.faces.ui.page_routes import page_options
+from tests.unit.control.fake import NOW_SECS, TOKEN, FakeOperator
+from tests.unit.control.shop import ORDERS
 from tests.unit.faces.ui.serving import Serving
-from tests.unit.faces.ui.shop import NOW_MS, ORDERS, Shop
 
-TOKEN = "a-token-of-the-shop"
 IDS = ["a b", "50%", "a/b", "\N{LATIN SMALL LETTER U WITH DIAERESIS}", "%41", "a+b", "a?b#c"]
 
 
@@ -30,9 +30,9 @@ class Links(HTMLParser):
             self.found.add(dict(attrs).get("href") or "")
 
 
-def shop_with(id_: str) -> Shop:
+def shop_with(id_: str) -> FakeOperator:
     """The shop, whose bolt ``enrich`` has another id."""
-    operator = Shop()
+    operator = FakeOperator()
     document = operator.documents[ORDERS]
     for one in document["components"]:
         one["id"] = id_ if one["id"] == "enrich" else one["id"]
@@ -47,7 +47,7 @@ def shop_with(id_: str) -> Shop:
     return operator
 
 
-def served(operator: Shop, *, private: bool = False) -> Serving:
+def served(operator: FakeOperator, *, private: bool = False) -> Serving:
     """A real server: a test client decodes the paths of its requests twice."""
     return Serving(
         make_app(
@@ -55,7 +55,7 @@ def served(operator: Shop, *, private: bool = False) -> Serving:
             token=TOKEN,
             private=private,
             **page_options(),
-            clock=lambda: NOW_MS / 1000,
+            clock=lambda: NOW_SECS,
         )
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -15,13 +16,15 @@ from uuid import UUID
 import pytest
 
 from sparkbolt import BasicBolt, KeyValueState
+from sparkbolt.api.keyed_state import likely_tasks
 from sparkbolt.api.tuples import Origin, Tuple
-from sparkbolt.errors import StateError
+from sparkbolt.errors import StateError, WrongUseError
 from sparkbolt.worker.state.large_dicts import ENTRIES_MIN
 from sparkbolt.worker.state.plain_reading import _UNCHANGING, loads
 from sparkbolt.worker.state.snapshots import DurableAttributes
+from sparkbolt.worker.state.state_rows import keys_named, rows_of, spelled
 from sparkbolt.worker.state.task_state import DIRECTORY_KEY, DictStore, TaskState
-from sparkbolt.worker.state.task_view import TaskView, with_classes
+from sparkbolt.worker.state.task_view import StateOfTasks, TaskView, with_classes
 
 STAMPS = itertools.count(1).__next__
 
@@ -140,6 +143,51 @@ def test_no_code_runs_that_segments_name(tmp_path: Path) -> None:
     assert not made.exists()
     pickle.loads(evil)
     assert made.exists()  # so it would have been made
+
+
+def test_the_state_of_a_bolt_reads_a_task_once_and_only_if_it_is_needed() -> None:
+    views = [TaskView(stored({key: 1}, {}, [])) for key in ("be", "or", "not", "to")]
+    read: list[int] = []
+
+    def reads(tasks: Sequence[int]) -> list[TaskView]:
+        read.extend(tasks)
+        return [views[task] for task in tasks]
+
+    state = StateOfTasks(7, len(views), reads)
+    views[likely_tasks(["that"], 4)[0]] = TaskView(stored({"that": 2}, {}, []))
+    assert [state.get("that"), state.get("that")] == [2, 2]
+    assert read == likely_tasks(["that"], 4) != [0], "the task that a fields grouping chooses"
+    assert state.get("nothing", 0) == 0
+    assert (len(state), sorted(read)) == (4, [0, 1, 2, 3])
+    with pytest.raises(WrongUseError, match="to_df needs Spark"):
+        state.to_df()
+
+
+def test_all_rows_can_be_written_whatever_texts_a_task_keeps() -> None:
+    view = TaskView(stored({"\ud800": "\udfff", "\u00e9": [float("nan"), b"x"], 3: datetime(2026, 1, 2)}, {"a": 1}, []))
+    rows = list(rows_of(view))
+    assert [(row.attribute, row.key) for row in rows] == [
+        ("a", None),
+        (None, "3"),
+        (None, '"\u00e9"'),
+        (None, '"\\ud800"'),
+    ]
+    assert [row.value for row in rows] == ["1", '"2026-01-02T00:00:00"', '["nan", "b\'x\'"]', '"\\udfff"']
+    assert all(text.encode() for row in rows for text in row if text)
+
+
+def test_a_key_is_spelled_as_it_is_typed() -> None:
+    keys = ["be", "7", 7, 1.5, True, None, "true", "", ("be", 7), ("2026-01-02", ("a",)), "[", "NaN"]
+    assert [keys_named(spelled(key))[0] for key in keys] == keys
+    assert [type(keys_named(spelled(key))[0]) for key in keys] == list(map(type, keys))
+    assert [keys_named(text) for text in ('{"a": 1}', '[{"a": 1}]', "[" * 100_000)] == [
+        ['{"a": 1}'],
+        ['[{"a": 1}]'],
+        ["[" * 100_000],
+    ]
+    moment = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+    assert moment in keys_named(moment.isoformat())
+    assert ("be", moment.date()) in keys_named('["be", "2026-01-02"]')
 
 
 @pytest.mark.parametrize("known", list(_UNCHANGING.values()), ids=list(_UNCHANGING))

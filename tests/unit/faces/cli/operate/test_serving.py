@@ -28,7 +28,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def test_server_receives_its_address_and_what_to_show(served: list[dict[str, Any]]) -> None:
     assert main(["ui"]) == 0
     assert served[0]["open_files"]
-    known = [{name: value for name, value in given.items() if name != "open_files"} for given in served]
+    assert served[0]["read_state"]
+    known = [
+        {name: value for name, value in given.items() if name not in ("open_files", "read_state")} for given in served
+    ]
     nothing: dict[str, Any] = {"home": None, "checkpoints": [], "private": False, "allowed_hosts": []}
     assert known == [{"host": "127.0.0.1", "port": 8088, **nothing}]
     arguments = ["--port", "0", "--host", "::1", "--home", "h", "--checkpoint", "a", "--checkpoint", "b", "--private"]

@@ -14,7 +14,8 @@ from sparkbolt.errors import SparkboltError
 from sparkbolt.faces.cli import lag, main
 from sparkbolt.faces.cli.operate import watching
 from sparkbolt.faces.cli.operate.statistics import stats_lines
-from tests.unit.control.fake import HOME, NOW_MS, FakeOperator, document, entry
+from tests.unit.control.fake import FakeOperator
+from tests.unit.control.shop import HOME, NOW_MS, ORDERS, document, entry
 
 Printed = Callable[..., str]
 
@@ -44,15 +45,19 @@ def printed(fake: FakeOperator, capsys: pytest.CaptureFixture[str]) -> Printed:
 
 def test_list_shows_running_and_dead_topologies_with_their_locations(printed: Printed) -> None:
     assert printed("list") == (
-        "name    state   since          batches  trees/s                 lag   open   errors\n"
-        "words   active  2 h 0 min        1,412    1,204  1,234,567 messages  7,666  118,021\n"
-        "    pid 4711 on bolt-1, Spark http://bolt-1:4040\n"
-        "    checkpoint /data/words\n"
-        "    12 messages given up: see `sparkbolt dlq list words`\n"
-        "orders  dead    2 h 0 min ago       96        0                          6        0\n"
-        "    bolt-1, 2025-12-31 10:20Z\n"
-        "    checkpoint /data/orders\n"
-        "    dead: its process (815) is gone and has not reported how it ended. "
+        "name    state     since           batches  trees/s              lag   open  errors\n"
+        "orders  active    2 h 20 min        8,112    1,184  48,230 messages  5,480  31,411\n"
+        "    pid 4711 on shop-1, Spark http://shop-1:4040\n"
+        "    checkpoint /data/checkpoints/orders\n"
+        "    23 messages given up: see `sparkbolt dlq list orders`\n"
+        "clicks  inactive  25 h 0 min       90,210        0       0 messages      0       0\n"
+        "    pid 4802 on shop-1, Spark http://shop-1:4040\n"
+        "    checkpoint /data/checkpoints/clicks\n"
+        "    inactive\n"
+        "stock   dead      47 min 0 s ago    1,204        0                      60       0\n"
+        "    shop-1, 2026-01-01 04:00Z\n"
+        "    checkpoint /data/checkpoints/stock\n"
+        "    dead: its process (815 on shop-1) is gone and has not reported how it ended. "
         "Start it again with its checkpoint to continue\n"
     )
 
@@ -70,26 +75,23 @@ def test_list_distinguishes_a_missing_home_from_one_without_topologies(
 
 def test_list_all_shows_what_has_ended_and_why(printed: Printed) -> None:
     assert printed("list", "--all").endswith(
-        "    bolt-1, 2026-01-01 02:20Z, exit code 0, no checkpoint\n"
+        "    shop-1, 2026-01-01 00:00Z, exit code 0, no checkpoint\n"
         "    ended: its spouts are exhausted, and every tree is finished\n"
     )
 
 
 def test_two_topologies_of_one_name_are_listed_by_their_ids(printed: Printed, fake: FakeOperator) -> None:
-    fake.known.append(entry("words", TopologyState.ACTIVE, 2))
+    fake.known.append(entry("orders", TopologyState.ACTIVE, 2))
     out = printed("list")
-    assert (
-        "    id words-1-1767262800, pid 4711 on bolt-1, Spark http://bolt-1:4040\n    checkpoint /data/words\n" in out
-    )
-    assert (
-        "    id words-2-1767262800, pid 4711 on bolt-1, Spark http://bolt-1:4040\n    checkpoint /data/words\n" in out
-    )
+    for id_ in (ORDERS, "orders-2-1767262800"):
+        place = f"    id {id_}, pid 4711 on shop-1, Spark http://shop-1:4040\n    checkpoint /data/checkpoints/orders\n"
+        assert place in out
 
 
 def test_list_names_the_searched_home_and_the_ended_topologies_if_nothing_runs(
     printed: Printed, fake: FakeOperator
 ) -> None:
-    fake.known = fake.known[2:]
+    fake.known = fake.known[-1:]
     assert printed("list") == (
         f"no topology is running (home: {HOME}); `sparkbolt list --all` shows 1 that have ended\n"
     )
@@ -108,61 +110,61 @@ def test_list_shows_a_dead_topology_after_a_trial_of_the_same_name(printed: Prin
 
 
 def test_stats_shows_spouts_bolts_the_use_of_time_and_the_newest_errors(fake: FakeOperator) -> None:
-    out = "\n".join([*stats_lines(fake.document("words"), "600", NOW_MS, 80), ""])
-    assert out.startswith("words: active for 2 h 0 min; last 10 min, 10 min 0 s of it measured")
-    assert "spout  emitted  acked  given up  failed attempts    lag  p50 ms  p99 ms  max ms\n" in out
-    assert "lines     720k   713k         1            7,000  1.23M   1,900   9,100  31.0 s\n" in out
-    assert "enrich     3.60M    3.59M   7,000   7,000  0.97 !          0.32        41.8\n" in out
-    assert "time of micro-batches: level 1 71%, read 11%" in out
-    assert "  4 s ago, enrich[1] (7,000 times): KeyError: 'language'\n" in out
+    out = "\n".join([*stats_lines(fake.document("orders"), "600", NOW_MS, 80), ""])
+    assert out.startswith("orders: active for 2 h 20 min; last 10 min, 10 min 0 s of it measured")
+    assert "spout    emitted  acked  given up  failed attempts               lag  p99 ms\n" in out
+    assert "orders      710k   710k         2              540  47,012 positions   9,870\n" in out
+    assert "enrich        710k     710k     540     540  0.96 !          6.40        6.60\n" in out
+    assert "time of micro-batches: level 1 61%, read 16%" in out
+    assert "  41 s ago, enrich[3] (31,380 times): KeyError: 'sku'\n" in out
 
 
 def test_stats_show_how_far_a_watermark_is_behind(printed: Printed, fake: FakeOperator) -> None:
-    document = fake.document("words")
+    document = fake.document("orders")
     marks = {"watermark_ms": NOW_MS - 28_177_970_799, "behind_ms": 28_177_970_799, "windows": 1, "late_tuples": 0}
-    document["now"]["watermarks"] = {"count": marks}
+    document["now"]["watermarks"] = {"revenue": marks}
     fake.documents[document["entry"]["id"]] = document
-    assert "count: watermark 2025-02-09 09:07:09.201Z, 326 d 3 h behind\n" in printed("stats", "words")
+    assert "revenue: watermark 2025-02-09 09:07:09.201Z, 326 d 3 h behind\n" in printed("stats", "orders")
 
 
 def test_stats_give_a_remedy_for_late_tuples_only_if_no_bolt_takes_them(printed: Printed, fake: FakeOperator) -> None:
-    document = fake.document("words")
-    document["now"]["watermarks"] = {"count": {"windows": 1, "late_tuples": 3}}
-    [count] = [one for one in document["components"] if one["id"] == "count"]
+    document = fake.document("orders")
+    document["now"]["watermarks"] = {"revenue": {"windows": 1, "late_tuples": 3}}
+    [revenue] = [one for one in document["components"] if one["id"] == "revenue"]
     fake.documents[document["entry"]["id"]] = document
-    assert "count: 3 late tuples were older than the watermark and in no window: raise" in printed("stats", "words")
-    count["streams"] = {**count["streams"], "late": ["late_tuple"]}
+    assert "revenue: 3 late tuples were older than the watermark and in no window: raise" in printed("stats", "orders")
+    revenue["streams"] = {**revenue["streams"], "late": ["late_tuple"]}
     document["components"][-1]["inputs"] = [
-        {"component": "count", "stream": "late", "grouping": "SHUFFLE", "fields": []}
+        {"component": "revenue", "stream": "late", "grouping": "SHUFFLE", "fields": []}
     ]
-    out = printed("stats", "words")
+    out = printed("stats", "orders")
     assert "went to stream 'late'\n" in out
     assert "with_lag" not in out
 
 
 def test_stats_of_a_component_shows_its_tasks_and_streams(printed: Printed) -> None:
-    out = printed("stats", "words", "enrich", "--window", "all")
-    assert "bolt enrich, words.Enrich, 2 tasks, reads split by shuffle\n" in out
-    assert "execute latency in ms: p50 0.11, p99 4.90, p999 12.0, max 870\n" in out
+    out = printed("stats", "orders", "enrich", "--window", "all")
+    assert "bolt enrich, shop.orders.Enrich, 8 tasks, reads validate by shuffle\n" in out
+    assert "execute latency in ms: p50 4.80, p99 31.0, p999 88.0, max 912\n" in out
     assert "\nenrich[1] " in out
     assert "since its first start" in out
-    assert "lines[0]: offsets" not in out
-    assert "lines-1    234,567 positions\n" in printed("stats", "words", "lines")
+    assert "orders[2]: offsets" not in out
+    assert "orders-1  14,118 positions\n" in printed("stats", "orders", "orders")
 
 
 def test_stats_show_the_lag_of_files_in_bytes_and_seconds(printed: Printed, fake: FakeOperator) -> None:
     old, new = "/logs/a.log#17-5-4fd786f4855f5fa2", "/logs/b.log#18-5-4fd786f4855f5fa2"
-    document = fake.document("words")
+    document = fake.document("orders")
     document["components"][0]["position_unit"] = "bytes"
-    document["now"].update(lag={"lines": {old: 5_400_000, new: 20_480}}, lag_secs={"lines": {old: 95.2, new: 2.0}})
+    document["now"].update(lag={"orders": {old: 5_400_000, new: 20_480}}, lag_secs={"orders": {old: 95.2, new: 2.0}})
     fake.documents[document["entry"]["id"]] = document
-    assert " 5.2 MB, 1 min 35 s " in printed("stats", "words")
-    one = printed("stats", "words", "lines")
+    assert " 5.2 MB, 1 min 35 s " in printed("stats", "orders")
+    one = printed("stats", "orders", "orders")
     assert "a.log   5.1 MB, 1 min 35 s\n" in one
     assert "b.log           20 KB, 2 s\n" in one
-    assert json.loads(printed("stats", "words", "lines", "--json"))["lag_secs"] == {old: 95.2, new: 2.0}
-    assert printed("lag", "words").startswith("lines  lag 5.2 MB, 1 min 35 s\nsource ")
-    assert json.loads(printed("lag", "words", "--json"))["sources"][0] == {
+    assert json.loads(printed("stats", "orders", "orders", "--json"))["lag_secs"] == {old: 95.2, new: 2.0}
+    assert printed("lag", "orders").startswith("orders  lag 5.2 MB, 1 min 35 s\nsource ")
+    assert json.loads(printed("lag", "orders", "--json"))["sources"][0] == {
         "source": old,
         "lag": 5_400_000,
         "secs": 95.2,
@@ -170,24 +172,26 @@ def test_stats_show_the_lag_of_files_in_bytes_and_seconds(printed: Printed, fake
 
 
 def test_lag_of_a_topology_whose_spouts_report_none_says_so(printed: Printed, fake: FakeOperator) -> None:
-    found = fake.document("words")
+    found = fake.document("orders")
     found["now"]["lag"] = {}
     fake.documents[found["entry"]["id"]] = found
-    assert "no spout of topology 'words' has reported a lag" in printed("lag", "words", code=2)
+    assert "no spout of topology 'orders' has reported a lag" in printed("lag", "orders", code=2)
 
 
 def test_stats_as_json_has_the_requested_window(printed: Printed, fake: FakeOperator) -> None:
-    known = fake.document("words")
-    assert json.loads(printed("stats", "words", "--json", "--window", "all"))["window"] == json.loads(
+    known = fake.document("orders")
+    assert json.loads(printed("stats", "orders", "--json", "--window", "all"))["window"] == json.loads(
         json.dumps(known["windows"][ALL_TIME])
     )
-    one = json.loads(printed("stats", "words", "lines", "--json"))
-    assert one["numbers"] == known["windows"]["600"]["components"]["lines"]
-    assert {task["component"] for task in one["tasks"]} == {"lines"}
-    assert one["lag"] == {"lines-0": 1_000_000, "lines-1": 234_567}
+    one = json.loads(printed("stats", "orders", "orders", "--json"))
+    assert one["numbers"] == known["windows"]["600"]["components"]["orders"]
+    assert {task["component"] for task in one["tasks"]} == {"orders"}
+    assert one["lag"] == known["now"]["lag"]["orders"]
 
 
-@pytest.mark.parametrize("arguments", [["stats", "wrods"], ["stats", "words", "enrihc"], ["stats", "words", "nothing"]])
+@pytest.mark.parametrize(
+    "arguments", [["stats", "odrers"], ["stats", "orders", "enrihc"], ["stats", "orders", "nothing"]]
+)
 def test_a_wrong_name_is_a_usage_error_and_is_reported_with_the_nearest_name(
     printed: Printed, arguments: list[str]
 ) -> None:
@@ -195,20 +199,20 @@ def test_a_wrong_name_is_a_usage_error_and_is_reported_with_the_nearest_name(
     assert (
         said
         == {
-            "wrods": f"sparkbolt: no topology 'wrods' is registered in {HOME}: did you mean 'words'?\n",
-            "enrihc": "sparkbolt: topology 'words' has no component 'enrihc': did you mean 'enrich'?\n",
-            "nothing": "sparkbolt: topology 'words' has no component 'nothing': there is lines, split, enrich, count, "
-            "__acker\n",
+            "odrers": f"sparkbolt: no topology 'odrers' is registered in {HOME}: did you mean 'orders'?\n",
+            "enrihc": "sparkbolt: topology 'orders' has no component 'enrihc': did you mean 'enrich'?\n",
+            "nothing": "sparkbolt: topology 'orders' has no component 'nothing': there is orders, "
+            "refunds, validate, enrich, revenue, alerts, __acker\n",
         }[arguments[-1]]
     )
 
 
 def test_an_unresponsive_or_ended_topology_is_reported_as_such(fake: FakeOperator) -> None:
-    silent = fake.document("words")
+    silent = fake.document("orders")
     silent["live"] = False
     assert "it does not answer: these numbers are from its checkpoint" in stats_lines(silent, "600", NOW_MS, 80)
     ended = stats_lines(fake.document("nightly"), "600", NOW_MS, 80)
-    assert ended[0].startswith("nightly: ended, 9 h 0 min ago; ")
+    assert ended[0].startswith("nightly: ended, 11 h 52 min ago; ")
     assert "ended: its spouts are exhausted, and every tree is finished" in ended
 
 
@@ -222,19 +226,19 @@ def test_output_that_is_not_a_terminal_has_all_columns_and_digits_and_one_line_f
     listed, numbers = printed("list").splitlines(), printed("stats", fake.known[0]["id"]).splitlines()
     assert listed[0].split() == ["name", "state", "since", "batches", "trees/s", "lag", "open", "errors"]
     assert listed[1].split()[0] == name
-    dead = "    dead: its process (815) is gone and has not reported how it ended. "
+    dead = "    dead: its process (815 on shop-1) is gone and has not reported how it ended. "
     assert f"{dead}Start it again with its checkpoint to continue" in listed
     assert f"    {why.strip()}" in listed
-    assert any(line.split()[:3] == ["enrich", "3,600,000", "3,593,000"] for line in numbers), numbers
+    assert any(line.split()[:3] == ["enrich", "710,400", "709,860"] for line in numbers), numbers
 
 
 def test_displayed_text_cannot_control_a_terminal(printed: Printed, fake: FakeOperator) -> None:
-    fake.known[1]["verdict"]["text"] = "\x1b[2Jgone\r"
+    fake.find("stock")["verdict"]["text"] = "\x1b[2Jgone\r"
     assert "\\x1b[2Jgone\\r" in printed("list")
     known = document(fake.known[0])
     known["errors"][-1]["text"] = "\x1b]0;title\x07"
     fake.documents[fake.known[0]["id"]] = known
-    assert "\x1b" not in printed("stats", "words")
+    assert "\x1b" not in printed("stats", "orders")
 
 
 # again and again
@@ -273,8 +277,8 @@ def test_top_writes_a_line_for_each_topology_without_a_terminal(
     monkeypatch.setattr("time.sleep", until(1))
     monkeypatch.setattr(watching.again_and_again, "__kwdefaults__", {"headed": False, "sleep": until(2)})
     assert printed("top").splitlines()[:2] == [
-        "2026-01-01 12:20:00.000Z  words-1-1767262800  active  1,204 trees/s  lag 1,234,567 messages  open 7,666  "
-        "acked 12,220,003  failed attempts 118,009  errors 118,021  retries 420",
-        "2026-01-01 12:20:00.000Z  orders-1-1767176400  dead  0 trees/s  lag unknown  open 6  acked 4,090  "
-        "failed attempts 0  errors 0  retries 0",
+        "2026-01-01 12:20:00.000Z  orders-7-1767261600  active  1,184 trees/s  lag 48,230 messages  open 5,480  "
+        "acked 9,802,733  failed attempts 31,207  errors 31,411  retries 214",
+        "2026-01-01 12:20:00.000Z  clicks-2-1767180000  inactive  0 trees/s  lag 0 messages  open 0  "
+        "acked 120,331,870  failed attempts 0  errors 0  retries 0",
     ]

@@ -1,7 +1,8 @@
-"""A shop's topology for the pages: it reads orders from Kafka, and fails, retries and lags; beside it others.
+"""The documents of a shop's topologies, for the fake operator.
 
-``orders`` is slow in its bolt ``enrich``, restarted a quarter of an hour ago, has poison messages in topic ``orders``,
-and names that try to break out of HTML. ``clicks`` is inactive, ``stock`` is dead, ``nightly`` has ended.
+``orders`` reads orders from Kafka, and fails, retries and lags: it is slow in its bolt ``enrich``, restarted a quarter
+of an hour ago, has poison messages in topic ``orders``, and names that try to break out of HTML. ``clicks`` is
+inactive, ``stock`` is dead, ``nightly`` has ended. ``hostile`` is made of scripts.
 """
 
 from __future__ import annotations
@@ -9,27 +10,24 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.base.codec import encode
 from sparkbolt.control.documents import (
     ALL_TIME,
     WINDOWS_SECS,
-    Answer,
     ComponentDocument,
     ErrorDocument,
     EventDocument,
     Gist,
     NowDocument,
     Numbers,
-    SeriesDocument,
     SeriesPoint,
     StreamNumbers,
     TaskNumbers,
     TopologyDocument,
     TopologyEntry,
+    TopologyState,
     WindowDocument,
 )
-from sparkbolt.control.letters.selection import kinds_of
 from sparkbolt.control.problems import verdict_of
 from sparkbolt.observe.history import MicroBatchRecord
 
@@ -38,6 +36,8 @@ NOW_MS = 1_767_270_000_000
 MINUTE = 60_000
 MIB = 1 << 20
 NASTY = "<script>alert('x')</script>"
+HOSTILE = f"{NASTY}\"'&{{{{7*7}}}}"
+HOME = "/var/lib/sparkbolt"
 ORDERS, CLICKS, STOCK, NIGHTLY = (
     "orders-7-1767261600",
     "clicks-2-1767180000",
@@ -53,44 +53,53 @@ KeyError: 'sku'
 
 
 def gist(**given: Any) -> Gist:
-    given.setdefault("lags", {"messages": given.get("lag", 0)})
-    return Gist(**{**dict.fromkeys(Gist.__annotations__, 0), **given})  # type: ignore[typeddict-item]
+    empty: dict[str, Any] = {**dict.fromkeys(Gist.__annotations__, 0), "lag": None, "lags": {}, "lag_growth": {}}
+    if given.get("lag") is not None:
+        given.setdefault("lags", {"messages": given["lag"]})
+    return Gist(**{**empty, **given})  # type: ignore[typeddict-item]
 
 
-def entry(id_: str, state: str, **given: Any) -> TopologyEntry:
-    name, _, started = id_.rsplit("-", 2)
+def entry(name: str, state: str, number: int = 1, **given: Any) -> TopologyEntry:
+    started_ms = given.pop("started_ms", NOW_MS - 120 * MINUTE)
+    id_, runs = f"{name}-{number}-{started_ms // 1000}", TopologyState.of(state).runs
     known: dict[str, Any] = {
-        "id": id_, "name": name, "state": state, "why": None, "started_ms": int(started) * 1000, "ended_ms": None,
-        "beat_ms": NOW_MS, "exit_code": None, "drained": None,
-        "host": "shop-1", "user": "ann", "pid": 4711, "pid_started": 1.0,
-        "checkpoint": f"/data/checkpoints/{name}", "control": f"unix:/run/user/1000/{id_}.sock",
-        "spark_ui": "http://shop-1:4040", "application_id": "local-1767261600", "master": "local[4]",
+        "id": id_, "name": name, "state": state, "why": None, "started_ms": started_ms, "ended_ms": None,
+        "beat_ms": NOW_MS, "exit_code": None, "drained": None, "host": "shop-1", "user": "ann", "pid": 4711,
+        "pid_started": 1.0, "pid_space": "", "checkpoint": f"/data/checkpoints/{name}",
+        "control": f"unix:/run/user/1000/{id_}.sock" if runs else None,
+        "spark_ui": "http://shop-1:4040" if runs else None, "application_id": "local-1767261600", "master": "local[4]",
         "version": "0.1.0", "log_directory": f"/var/log/sparkbolt/{name}",
         "command": ["sparkbolt", "run", f"{name}:topology", "--checkpoint", f"/data/checkpoints/{name}"],
         "gist": gist(),
     }  # fmt: skip
-    made = TopologyEntry(**{**known, **given})  # type: ignore[typeddict-item]
+    made = TopologyEntry(**{"directory": given.get("checkpoint", known["checkpoint"]), **known, **given})  # type: ignore[typeddict-item]
     return {**made, "verdict": verdict_of(made)}
 
 
 def entries() -> list[TopologyEntry]:
     busy = gist(
-        micro_batches=8_112, emitted=9_841_220, executed=48_204_117, acked=9_802_733, failed=31_207, set_aside=23,
+        micro_batches=8_112, emitted=9_841_220, executed=48_204_117, acked=9_802_733, failed=31_207, given_up=23,
         errors=31_411, open_trees=5_480, retries=214, lag=48_230, rate=1_184.0,
     )  # fmt: skip
+    clicks = gist(micro_batches=90_210, emitted=120_331_870, acked=120_331_870, lag=0)
+    earlier = NOW_MS - 140 * MINUTE
     return [
-        entry(ORDERS, "active", gist=busy),
-        entry("orders-6-1767221600", "failed", why="a user function raised", ended_ms=NOW_MS - 600 * MINUTE),
-        entry("orders-5-1767181600", "ended", ended_ms=NOW_MS - 1200 * MINUTE),
-        entry(CLICKS, "inactive", pid=4802, gist=gist(micro_batches=90_210, emitted=120_331_870, acked=120_331_870)),
+        entry("orders", "active", 7, started_ms=earlier, gist=busy),
         entry(
-            STOCK, "dead", pid=815, beat_ms=NOW_MS - 47 * MINUTE, ended_ms=NOW_MS - 47 * MINUTE, control=None,
-            why="its process (815 on shop-1) is gone and has not reported how it ended",
+            "orders", "failed", 6, started_ms=NOW_MS - 807 * MINUTE, why="a user function raised",
+            ended_ms=NOW_MS - 600 * MINUTE,
+        ),
+        entry("orders", "ended", 5, started_ms=NOW_MS - 1_473 * MINUTE, ended_ms=NOW_MS - 1_200 * MINUTE),
+        entry("clicks", "inactive", 2, started_ms=NOW_MS - 1_500 * MINUTE, pid=4802, gist=clicks),
+        entry(
+            "stock", "dead", 4, started_ms=NOW_MS - 500 * MINUTE, pid=815, beat_ms=NOW_MS - 47 * MINUTE,
+            ended_ms=NOW_MS - 47 * MINUTE, why="its process (815 on shop-1) is gone and has not reported how it ended",
             gist=gist(micro_batches=1_204, emitted=88_100, acked=88_040, open_trees=60),
         ),
         entry(
-            NIGHTLY, "ended", pid=99, started_ms=NOW_MS - 740 * MINUTE, ended_ms=NOW_MS - 712 * MINUTE, exit_code=0,
-            control=None, checkpoint=None, gist=gist(micro_batches=310, emitted=1_882_166, acked=1_882_166),
+            "nightly", "ended", 31, started_ms=NOW_MS - 740 * MINUTE, ended_ms=NOW_MS - 712 * MINUTE, pid=99,
+            why="its spouts are exhausted, and every tree is finished", exit_code=0, checkpoint=None,
+            gist=gist(micro_batches=310, emitted=1_882_166, acked=1_882_166),
         ),
     ]  # fmt: skip
 
@@ -143,7 +152,7 @@ def percentiles(p50: float, p99: float, p999: float, most: float) -> dict[str, f
 def numbers(**given: Any) -> Numbers:
     none: dict[str, float | None] = dict.fromkeys(("p50", "p99", "p999", "max"))
     known: dict[str, Any] = {
-        "emitted": 0, "transferred": 0, "executed": 0, "acked": 0, "failed": 0, "set_aside": 0, "retried": 0,
+        "emitted": 0, "transferred": 0, "executed": 0, "acked": 0, "failed": 0, "given_up": 0, "retried": 0,
         "errors": 0, "execute_ms": 0.0, "execute_latency_ms": None, "process_latency_ms": None,
         "complete_latency_ms": None, "execute": none, "complete": none, "capacity": None,
     }  # fmt: skip
@@ -155,8 +164,9 @@ def window(name: str, secs: float) -> WindowDocument:
     bad = int(secs * 0.9)
     of = {
         "orders": numbers(
-            emitted=n, transferred=n, acked=n - bad, failed=bad, retried=bad - 2, set_aside=2, capacity=0.08,
+            emitted=n, transferred=n, acked=n - bad, failed=bad, retried=bad - 2, given_up=2, capacity=0.08,
             complete_latency_ms=3_120.0, complete=percentiles(2_410.0, 9_870.0, 17_400.0, 29_310.0),
+            complete_buckets=[[900.0, 10], [1100.0, 70], [31_250.0, 20]],
         ),
         "refunds": numbers(
             emitted=n // 40, transferred=n // 40, acked=n // 40, complete_latency_ms=2_040.0, capacity=0.01,
@@ -169,7 +179,7 @@ def window(name: str, secs: float) -> WindowDocument:
         "enrich": numbers(
             emitted=n - bad, transferred=n - bad, executed=n, acked=n - bad, failed=bad, errors=bad, capacity=0.96,
             execute_latency_ms=6.4, process_latency_ms=6.6, execute=percentiles(4.8, 31.0, 88.0, 912.0),
-            execute_ms=n * 6.4,
+            execute_ms=n * 6.4, execute_buckets=[[0.11, 4000], [900.0, 3]],
         ),
         "revenue": numbers(
             emitted=n // 60, transferred=n // 60, executed=n, acked=n, execute_latency_ms=0.21, capacity=0.27,
@@ -290,8 +300,8 @@ def document(one: TopologyEntry) -> TopologyDocument:
         "max_attempts": 5, "acker_tasks": 2, "dead_letters": "checkpoint:", "debug": False,
     }  # fmt: skip
     return TopologyDocument(
-        entry=one, live=one["control"] is not None, components=components(), settings=settings, windows=windows,
-        now=now(), errors=errors(), events=events(),
+        entry=one, live=TopologyState.of(one["state"]).runs, components=components(), settings=settings,
+        windows=windows, now=now(), errors=errors(), events=events(),
     )  # fmt: skip
 
 
@@ -307,7 +317,7 @@ def point(time_ms: int, secs: float) -> SeriesPoint:
     usual = {"p50": 2_410.0, "p99": 7_870.0, "p999": 17_400.0, "max": 21_000.0}
     return SeriesPoint(
         time_ms=time_ms, secs=secs if runs else 0.0, emitted=acked, executed=acked * 4, acked=acked, failed=bad,
-        set_aside=0, errors=bad, micro_batches=int(secs), micro_batch_ms=1_010.0 * slow * (1 + wave),
+        given_up=0, errors=bad, micro_batches=int(secs), micro_batch_ms=1_010.0 * slow * (1 + wave),
         open_trees=int(5_200 * slow * (1 + wave)), lag=lag,
         complete={name: value * slow * (1 + wave) if runs else None for name, value in usual.items()},
         capacity={"validate": 0.04, "enrich": min(1.0, 0.93 + wave / 3), "revenue": 0.27 + wave, "alerts": 0.02},
@@ -350,7 +360,12 @@ def hop(ago_ms: int, batch: int, task: str, source: str = "", values: str = "", 
     return {**known, **given}
 
 
-def hops(state: str) -> list[dict[str, Any]]:
+def holder(number: int) -> str:
+    """The task that holds a tuple of an open tree."""
+    return f"revenue[{0 if number % 3 == 0 else 1}]"
+
+
+def hops(number: int, state: str) -> list[dict[str, Any]]:
     record = "{'customer': 'c-118', 'sku': 'k-7', 'amount': 2}"
     begun = [
         hop(9_000, 8_101, "orders[2]", "", record, tuples=0, emitted={"default": 1}),
@@ -360,7 +375,7 @@ def hops(state: str) -> list[dict[str, Any]]:
     ]
     ends = {
         "failed": [hop(6_900, 8_103, "enrich[6]", "validate[2]", "{'customer': 'c-118', 'amount': 2}", failed=1)],
-        "open": [hop(6_900, 8_103, "revenue[1]", "enrich[3]", record, held=1)],
+        "open": [hop(6_900, 8_103, holder(number), "enrich[3]", record, held=1)],
         "acked": [hop(6_900, 8_103, "revenue[1]", "enrich[3]", record, acked=1)],
     }
     return [*begun, *ends[state]]
@@ -370,7 +385,7 @@ def story(number: int, state: str) -> dict[str, Any]:
     is_over = state != "open"
     why = {
         "failed": "failed by enrich[6] in micro-batch 8103: KeyError: 'sku': {'customer': 'c-118', 'amount': 2}",
-        "open": "held by revenue[1] in micro-batch 8103",
+        "open": f"held by {holder(number)} in micro-batch 8103",
         "acked": "",
     }
     source = "orders/3" if number else f"orders/{NASTY}"
@@ -381,7 +396,7 @@ def story(number: int, state: str) -> dict[str, Any]:
         "ended_ms": NOW_MS - 6_900 - 1_700 * number if is_over else None, "why": why[state],
         "cause": "exception" if state == "failed" else None,
         "outcome": ("dead_letter" if number % 5 == 4 else "retry") if state == "failed" else None,
-        "traceback": TRACE if state == "failed" else None, "hops": hops(state),
+        "traceback": TRACE if state == "failed" else None, "hops": hops(number, state),
     }  # fmt: skip
 
 
@@ -406,113 +421,35 @@ def letter(number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class Shop:
-    """Answers as ``operate.operator.Operator``; what it was asked to change is in ``asked``."""
+def log_line(text: str, level: str = "WARNING", ago_ms: int = 0, **fields: Any) -> dict[str, Any]:
+    found = {"component": None, "task": None, "micro_batch": None, "root": None, **fields}
+    return {"time_ms": NOW_MS - ago_ms, "level": level, "topology": "orders", **found, "text": text}
 
-    def __init__(self, trees: int = 120, letters: int = 23) -> None:
-        self.known = entries()
-        self.documents = {one["id"]: document(one) for one in self.known}
-        self.trees, self.letters_count = trees, letters
-        self.asked: list[tuple[Any, ...]] = []
-        self.refusal: str | None = None
-        self.trouble: str | None = None
-        self.seen: set[str] = set()
-        """The letters that were given again or discarded."""
 
-    def topologies(self, *, ended: bool = True) -> list[TopologyEntry]:
-        return list(self.known)
+def log_lines() -> list[dict[str, Any]]:
+    texts = [
+        ("INFO", None, "micro-batch 8111 is promoted: 1,204 emitted, 4,816 executed in 1.0 s"),
+        ("WARNING", "enrich", "KeyError: 'sku': {'customer': 'c-118'}; its message is given again in 4 s"),
+        ("PRINT", "alerts", f"alert: revenue of 12:19 is 41 % below yesterday's {NASTY}"),
+        ("ERROR", "enrich", "cannot reach prices.internal: connection refused; its trees wait until it is back"),
+        ("DEBUG", "revenue", "window of 12:18 to 12:19: 1,204 tuples"),
+    ]
+    return [
+        log_line(
+            text, level, 900 * (60 - number), component=of, task=number % 4 if of else None,
+            micro_batch=8_050 + number, root=root(3) if level == "WARNING" else None,
+        )
+        for number in range(60)
+        for level, of, text in [texts[number * 7 % 5]]
+    ]  # fmt: skip
 
-    def document(self, topology: str) -> TopologyDocument:
-        return self.documents[topology]
 
-    def series(self, topology: str, since_ms: int | None = None, until_ms: int | None = None) -> SeriesDocument:
-        since = since_ms or NOW_MS - 60 * MINUTE
-        step = next(step for step in (10, 300, 3600) if (NOW_MS - since) / step / 1000 <= 2000)
-        points = [point(time_ms, step) for time_ms in range(since, NOW_MS, step * 1000)]
-        if topology not in (ORDERS, CLICKS):
-            points = []
-        return SeriesDocument(step_secs=step, points=points, events=events())
-
-    def micro_batches(self, topology: str, last: int = 100) -> list[dict[str, Any]]:
-        return [micro_batch(number) for number in range(8_112 - last, 8_112)] if topology == ORDERS else []
-
-    def stories(
-        self, topology: str, state: str = "failed", *, search: str = "", last: int = 100
-    ) -> list[dict[str, Any]]:
-        if topology != ORDERS:
-            return []
-        found = [story(number, state) for number in range(self.trees)][::-1]
-        return [one for one in found if search in f"{one['source']}@{one['position']} {one['root']} {one['why']}"][
-            -last:
-        ]
-
-    def story(self, topology: str, root: str) -> dict[str, Any] | None:
-        for state in ("failed", "open", "acked"):
-            for one in self.stories(topology, state, last=10_000):
-                if one["root"] == root:
-                    others = [{"root": "0" * 15 + "1", "attempt": 1, "state": "failed"}]
-                    return {**one, "other_attempts": others}
-        return None
-
-    def letter(self, topology: str, letter: str) -> dict[str, Any] | None:
-        return next((one for one in self.letters(topology, last=10_000) if one["id"] == letter), None)
-
-    def letters(
-        self,
-        topology: str,
-        *,
-        search: str = "",
-        last: int = 100,
-        replayed: bool = True,
-        discarded: bool = True,
-        **filters: str | None,
-    ) -> list[dict[str, Any]]:
-        found = [letter(number) for number in range(self.letters_count)] if topology == ORDERS else []
-        for one in found:
-            one["replayed"] = one["replayed"] or one["id"] in self.seen
-        found = [one for one in found if (replayed or not one["replayed"]) and (discarded or not one["discarded"])]
-        found = [one for one in found if filters.get("cause") in (None, one["attempts"][-1]["cause"])]
-        return [one for one in found if search in str(one)][-last:]
-
-    def letter_kinds(self, topology: str, **_: Any) -> list[dict[str, Any]]:
-        waiting = self.letters(topology, last=10_000, replayed=False, discarded=False)
-        bare = [{name: one[name] for name in one if name not in ("replayed", "discarded")} for one in waiting]
-        return [kind.to_json() for kind in kinds_of(map(DeadLetter.from_json, bare))]
-
-    def log(
-        self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
-    ) -> list[dict[str, Any]]:
-        texts = [
-            ("INFO", None, "micro-batch 8111 is promoted: 1,204 emitted, 4,816 executed in 1.0 s"),
-            (
-                "WARNING",
-                "enrich",
-                "KeyError: 'sku': {'customer': 'c-118'}; its message is given again in 4 s",
-            ),
-            ("PRINT", "alerts", f"alert: revenue of 12:19 is 41 % below yesterday's {NASTY}"),
-            ("ERROR", "enrich", "cannot reach prices.internal: connection refused; its trees wait until it is back"),
-            ("DEBUG", "revenue", "window of 12:18 to 12:19: 1,204 tuples"),
-        ]
-        lines = [
-            {
-                "time_ms": NOW_MS - 900 * (60 - number), "level": level, "component": of,
-                "task": number % 4 if of else None, "micro_batch": 8_050 + number,
-                "root": root(3) if level == "WARNING" else None, "text": text,
-            }
-            for number in range(60)
-            for level, of, text in [texts[number * 7 % 5]]
-        ]  # fmt: skip
-        if topology != ORDERS:
-            return []
-        return [one for one in lines if component in (None, one["component"]) and search in str(one["text"])][-last:]
-
-    def change(self, topology: str, verb: str, /, *, by: str, **arguments: Any) -> Answer:
-        self.asked.append((verb, topology, arguments))
-        if self.refusal:
-            return Answer(done=False, refused=True, text=self.refusal)
-        state = {"activate": "active", "deactivate": "inactive"}.get(verb)
-        for one in (*self.known, self.documents[topology]["entry"]):
-            if state and one["id"] == topology:
-                one["state"] = state
-        self.seen |= set(arguments.get("ids") or ())
-        return Answer(done=True, refused=False, text=f"{verb} of {topology}: it is so")
+def hostile() -> TopologyDocument:
+    """A topology whose name, component, errors and settings are scripts."""
+    found = document(entry(HOSTILE, "active", why=HOSTILE))
+    found["components"][1]["id"] = NASTY
+    for error in found["errors"]:
+        error["text"] = error["traceback"] = HOSTILE
+        error["component"] = NASTY
+    found["settings"] = {HOSTILE: HOSTILE}
+    return found
