@@ -501,9 +501,16 @@ class TopologyTestDriver:
         """The errors that components raised or reported, in the order in which the driver received them."""
         return list(self._errors)
 
+    def metric(self, name: str, labels: Mapping[str, Any] | None = None, component: str | None = None) -> float:
+        """The value of a metric that bolts declare with ``context.metrics``, as in ``TopologyMetrics.value``.
+
+        The clock of a test does not move while a bolt works: a timer counts, and its durations are 0.
+        """
+        return self.metrics().value(name, labels, component)
+
     def metrics(self) -> TopologyMetrics:
         """A copy of the counters, as ``running.metrics()`` returns them on Spark."""
-        return self._engine.ledger.metrics.copy_for(self._topology.components)
+        return self._engine.metrics()
 
     # How the results are collected.
 

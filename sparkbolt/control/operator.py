@@ -38,6 +38,7 @@ from sparkbolt.control.letters.selection import LetterFilter, LetterKind
 from sparkbolt.control.letters.stores import OpenFiles
 from sparkbolt.control.log_reading import last_lines
 from sparkbolt.control.logs import LogLine
+from sparkbolt.control.metric_documents import metric_documents
 from sparkbolt.control.operable import TopologyView
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.control.past import Past
@@ -149,6 +150,7 @@ class Operator(Views, StateQuestions):
         entry = self.find(topology)
         answer, why = self._asked(entry, "document", {}, "")
         if isinstance(answer, dict):
+            answer.setdefault("metrics", {})  # a topology of an older version has none
             return cast(TopologyDocument, answer)
         return self._past_document(entry, why)
 
@@ -179,6 +181,7 @@ class Operator(Views, StateQuestions):
             settings=dict(description.settings) if description is not None else {},
             windows=windows_of(history, metrics, flows, Shape.of(components), ended_ms),
             now=describe.now_of(look, ended_ms, slowest=slowest_of(history, ended_ms)),
+            metrics=metric_documents(metrics),
             errors=past.errors() if past is not None else [],
             events=past.events() if past is not None else [],
         )

@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from sparkbolt.control.documents import Holder, OpenTrees, SettingsDocument, TopologyDocument, WatermarkDocument
+from sparkbolt.control.documents import (
+    Holder,
+    MetricDocument,
+    OpenTrees,
+    SettingsDocument,
+    TopologyDocument,
+    WatermarkDocument,
+)
 from sparkbolt.control.parameters import Parameter, Row, hints_of
 
 LAST_MAX = 10_000
@@ -70,6 +77,11 @@ class Views(ABC):
     def lag_secs(self, topology: str) -> dict[str, dict[str, float]]:
         """Get how long ago the oldest unfinished record was written, in seconds, by spout and source; where known."""
         return self.document(topology)["now"]["lag_secs"]
+
+    @question("/{topology}/metrics")
+    def user_metrics(self, topology: str) -> dict[str, list[MetricDocument]]:
+        """Get the metrics that components have declared with ``context.metrics``, by component."""
+        return self.document(topology)["metrics"]
 
     @question("/{topology}/windows")
     def windows(self, topology: str) -> list[WatermarkDocument]:
