@@ -25,6 +25,7 @@ from sparkbolt.base.native import kernels
 from sparkbolt.errors import ConfigError, InvariantError, StateError
 from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.frames import Clock
+from sparkbolt.wire.peek import Peek
 from sparkbolt.worker.activity import ActivityMonitor
 from sparkbolt.worker.bolt_runtime import BoltRuntime, void_roots
 from sparkbolt.worker.crash_isolation import Crashes, Unkept, Watch
@@ -58,6 +59,8 @@ class Worker:
         self.watch = watch
         self.monitor = monitor
         self.lane = environment.lane
+        self.peeks: tuple[Peek, ...] = ()
+        """What operators want to see of the tuples of the next stages."""
         self._tasks: dict[int, BoltTask] = {}
         self._states: dict[int, TaskState] = {}
         self._durable: dict[int, DurableAttributes] = {}

@@ -80,6 +80,7 @@ GROUPS = (
             "top": "operate.watching:top",
             "stats": "operate.watching:stats",
             "tail": "operate.tailing:tail",
+            "peek": "operate.peeking:peek",
             "lag": "lag:lag",
             "state": "stored_state:state",
             "ui": "operate.serving:ui",

@@ -13,6 +13,7 @@ from sparkbolt.base.file_access import Files
 from sparkbolt.control.documents import (
     Answer,
     ComponentStateDocument,
+    PeekedDocument,
     SeriesDocument,
     StateDocument,
     TopologyDocument,
@@ -64,6 +65,9 @@ class FakeOperator(Views):
         self.hangs: str | None = None
         """The only topology for which they wait; None: all."""
         self.raises: Exception | None = None
+        self.peeked: list[PeekedDocument] = []
+        self.live_asked: list[tuple[str, dict[str, Any]]] = []
+        self.live_error: Exception | None = None
         self.kept: KeptState = KeptInMemory.of_tasks(
             {"12:19": "x" * 300, NASTY: NASTY, "be": 2, 7: [1]}, {("a", 7): None, "7": "text", ("be", 7): 3}
         )
@@ -166,6 +170,13 @@ class FakeOperator(Views):
         if component != "revenue":
             raise WrongUseError(f"{component!r} keeps no state: expected one of revenue")
         return {**component_state_of(self.kept, "count", key, first), "component": component}
+
+    def live(self, topology: str, question: str, arguments: dict[str, Any]) -> Any:
+        self.find(topology)
+        self.live_asked.append((question, arguments))
+        if self.live_error is not None:
+            raise self.live_error
+        return [one for one in self.peeked if one["serial"] > arguments["after"]]
 
     def log(
         self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
