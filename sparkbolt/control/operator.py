@@ -421,6 +421,15 @@ class Operator(Views, StateQuestions):
         token = self.home.token(entry["id"]) if address.startswith("tcp:") else None
         return ask(address, verb, arguments, by=by, token=token, secs=secs)
 
+    def live(self, topology: str, question: str, arguments: dict[str, Any]) -> Any:  # noqa: D102  see Views
+        entry = self.find(topology)
+        if not TopologyState.of(entry["state"]).runs or entry["control"] is None:
+            raise WrongUseError(f"topology {entry['id']} does not run, or cannot be reached")
+        try:
+            return self._answer(entry, question, arguments, "", ANSWER_SECS)
+        except (NoAnswerError, NotAllowedError, WrongRequestError) as error:
+            raise WrongUseError(str(error)) from error
+
     @staticmethod
     def _elsewhere(entry: TopologyEntry, address: str) -> str:
         from sparkbolt.control.processes import pid_space

@@ -12,6 +12,7 @@ from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.base.file_access import Files
 from sparkbolt.control.documents import (
     Answer,
+    PeekedDocument,
     SeriesDocument,
     TopologyDocument,
     TopologyEntry,
@@ -61,6 +62,9 @@ class FakeOperator(Views, StateQuestions):
         self.hangs: str | None = None
         """The only topology for which they wait; None: all."""
         self.raises: Exception | None = None
+        self.peeked: list[PeekedDocument] = []
+        self.live_asked: list[tuple[str, dict[str, Any]]] = []
+        self.live_error: Exception | None = None
         self.kept: KeptState = KeptInMemory.of_tasks(
             {"12:19": "x" * 300, NASTY: NASTY, "be": 2, 7: [1]},
             {("a", 7): None, "7": "text", ("be", 7): 3},
@@ -160,6 +164,13 @@ class FakeOperator(Views, StateQuestions):
     ) -> Any:
         self.find(topology)
         return act(self.kept)
+
+    def live(self, topology: str, question: str, arguments: dict[str, Any]) -> Any:
+        self.find(topology)
+        self.live_asked.append((question, arguments))
+        if self.live_error is not None:
+            raise self.live_error
+        return [one for one in self.peeked if one["serial"] > arguments["after"]]
 
     def log(
         self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
