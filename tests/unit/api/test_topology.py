@@ -11,7 +11,8 @@ import pytest
 from sparkbolt.api.config import Config
 from sparkbolt.api.groupings import ShuffleGrouping
 from sparkbolt.api.statefulness import keeps_state
-from sparkbolt.api.topology import Topology, TopologyBuilder
+from sparkbolt.api.topology import Topology
+from sparkbolt.streams import TopologyBuilder
 from sparkbolt.api.tuples import StreamDef
 from tests.topologies import Count, Split
 from tests.unit.api.declared import Lines, Log, Stateless, Storing, upper, words

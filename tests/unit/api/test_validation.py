@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sparkbolt.api.config import Config
-from sparkbolt.api.topology import TopologyBuilder
+from sparkbolt.streams import TopologyBuilder
 from sparkbolt.errors import InvalidTopology
 from tests.topologies import Count, Split
 from tests.unit.api.declared import Anywhere, Lines, Log, mistakes, the_mistake, words

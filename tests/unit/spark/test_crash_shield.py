@@ -15,7 +15,7 @@ import pytest
 
 from sparkbolt.api.components import BasicBolt, StatefulBolt
 from sparkbolt.api.config import Config
-from sparkbolt.api.topology import TopologyBuilder
+from sparkbolt.streams import TopologyBuilder
 from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine

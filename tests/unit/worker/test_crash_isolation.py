@@ -14,7 +14,7 @@ from sparkbolt.api.config import Config
 from sparkbolt.api.function_bolts import bolt
 from sparkbolt.api.progress import Activity
 from sparkbolt.api.reports import QueryFailure
-from sparkbolt.api.topology import TopologyBuilder
+from sparkbolt.streams import TopologyBuilder
 from sparkbolt.base.exceptions import Interruption
 from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.errors import EngineError, LostWorkerError

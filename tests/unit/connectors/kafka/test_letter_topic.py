@@ -10,7 +10,7 @@ from sparkbolt import Bolt, DeadLetter, RetryPolicy
 from sparkbolt.api.components import Spout
 from sparkbolt.api.config import Config
 from sparkbolt.api.dead_letters import Attempt
-from sparkbolt.api.topology import TopologyBuilder
+from sparkbolt.streams import TopologyBuilder
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_dead_letters import READ_SECS, letter_of, message_of, read_topic
 from sparkbolt.faces.cli import main
