@@ -7,7 +7,8 @@ from sparkbolt.spouts import JsonLinesSpout
 
 def my_function(window: TupleWindow) -> float:
     """The average of the values of a window."""
-    return sum(tup.value for tup in window) / len(window)
+    values: list[float] = [tup.value for tup in window]
+    return sum(values) / len(values)
 
 
 builder = TopologyBuilder("visits")

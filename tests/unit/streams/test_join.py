@@ -136,6 +136,7 @@ def test_streams_are_joined_on_several_fields_and_after_operators() -> None:
 
 def test_mistakes_of_joins_name_the_mend() -> None:
     shop = builder()
+    clicks: Any
     clicks, purchases = sides(shop)
     third = stream(shop, "third", "user", "path_right", "path")
     again = stream(shop, "again", "user", "path", "path_right")

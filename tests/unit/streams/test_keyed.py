@@ -113,7 +113,8 @@ def test_aggregates_leave_out_none(kind: str, expected: list[Any]) -> None:
 
 def test_without_a_value_a_count_is_0_lists_are_empty_and_others_are_none() -> None:
     shop = builder()
-    orders_of(shop).key_by("customer").aggregate(**{kind: ("amount", kind) for kind in KINDS}, name="aggregate")
+    every: dict[str, Any] = {kind: ("amount", kind) for kind in KINDS}
+    orders_of(shop).key_by("customer").aggregate(**every, name="aggregate")
     with TopologyTestDriver(shop) as driver:
         feed(driver, "orders", order("ann", None))
         empty = {"count": 0, "list": [], "set": []}
@@ -151,7 +152,7 @@ def test_bolts_behind_a_keyed_stream_get_their_tuples_by_key() -> None:
 
 
 def test_mistakes_of_aggregates_name_them() -> None:
-    by_customer = orders_of(builder()).key_by("customer")
+    by_customer: Any = orders_of(builder()).key_by("customer")
     cases: list[tuple[Any, str]] = [
         (lambda: by_customer.aggregate(), "aggregate.. has no aggregate"),
         (lambda: by_customer.aggregate(total="amount"), "expected a field and a kind"),

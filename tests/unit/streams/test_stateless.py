@@ -195,9 +195,9 @@ def split(tup: Any) -> Any:
 
 def test_mistakes_name_the_operator_and_the_mend() -> None:
     shop = builder()
-    orders = orders_of(shop)
+    orders: Any = orders_of(shop)
     other = orders_of(builder())
-    cases = [
+    cases: list[tuple[Any, str]] = [
         (lambda: orders.map("amount"), "function='amount': expected a function of a tuple"),
         (lambda: orders.flat_map(split), r"flat_map: got the bolt 'split', expected a function: write .through"),
         (lambda: orders.map(lambda tup: 1, outputs="total"), r"did you mean outputs = \['total'\]"),

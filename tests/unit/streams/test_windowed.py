@@ -72,7 +72,8 @@ def test_a_window_of_a_count_has_no_start_and_is_reduced() -> None:
 
 def mean(window: TupleWindow) -> float:
     """The mean time of the tuples of a window."""
-    return sum(tup.at for tup in window) / len(window)
+    times: list[int] = [tup.at for tup in window]
+    return sum(times) / len(times)
 
 
 def test_a_function_of_the_window_returns_one_result_or_yields_several() -> None:
@@ -105,7 +106,7 @@ def test_a_stream_without_a_key_has_windows_in_one_task() -> None:
 
 def test_mistakes_of_windows_name_the_mend() -> None:
     clicks = clicks_of(builder())
-    by_user = clicks.key_by("user")
+    by_user: Any = clicks.key_by("user")
     cases: list[tuple[Any, str]] = [
         (lambda: by_user.window(timedelta(minutes=1)), "expected a window, such as Tumbling"),
         (lambda: by_user.window(Count(3, key="path")), r"the stream has key_by\('user'\)"),
