@@ -81,7 +81,7 @@ def test_the_word_count_runs_on_spark(spark: Any, tmp_path: Path, monkeypatch: p
     for number in range(2):
         (tmp_path / "books" / f"{number}.txt").write_text("\n".join(LINES * 50) + "\n")
     program = (Path(__file__).with_name("stream_word_count.py")).read_text()
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"__name__": "stream_word_count"}
     exec(compile(program, "stream_word_count.py", "exec"), names)
     metrics = names["topology"].run(spark=spark)
     assert (metrics.components["lines"].acked, metrics.components["lines"].failed) == (200, 0)
