@@ -37,7 +37,7 @@ from sparkbolt.api.reports import ErrorReport, Fail, FailedTree, MicroBatchRepor
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.api.running import RunningTopology, Telemetry, TelemetrySink
 from sparkbolt.api.story import Hop, Story
-from sparkbolt.api.topology import BoltDeclarer, ComponentHandle, StreamHandle, Topology, TopologyBuilder
+from sparkbolt.api.topology import BoltDeclarer, ComponentHandle, StreamHandle, Topology
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.api.tuples import Direct, Tuple
 from sparkbolt.errors import (
@@ -57,6 +57,7 @@ from sparkbolt.errors import (
     Unavailable,
 )
 from sparkbolt.launch import load  # noqa: F401  with it topologies find their engine
+from sparkbolt.streams import KeyedStream, Stream, TopologyBuilder, WindowedStream
 from sparkbolt.windows import (
     Count,
     LateTuple,
@@ -105,6 +106,7 @@ __all__: list[str] = [
     "Hop",
     "InvalidTopology",
     "KeyValueState",
+    "KeyedStream",
     "LateTuple",
     "MessageOutcome",
     "MicroBatchReport",
@@ -126,6 +128,7 @@ __all__: list[str] = [
     "StateError",
     "StatefulBolt",
     "Story",
+    "Stream",
     "StreamHandle",
     "Telemetry",
     "TelemetrySink",
@@ -140,6 +143,7 @@ __all__: list[str] = [
     "Unavailable",
     "WindowCollector",
     "WindowedBolt",
+    "WindowedStream",
     "bolt",
     "days",
     "hours",

@@ -27,7 +27,7 @@ from sparkbolt.api.interfaces import SpoutCollector
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.api.retry import RetryPolicy
-from sparkbolt.api.topology import ComponentSpec, Topology, TopologyBuilder, topology_of
+from sparkbolt.api.topology import ComponentSpec, Topology, topology_of
 from sparkbolt.api.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.api.unsent import unsent_messages
 from sparkbolt.base.engine_door import engine
@@ -43,6 +43,7 @@ from sparkbolt.sim.loops import outside_of_loops
 from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.report import SimulationReport, simulate
 from sparkbolt.sim.sources import values_row
+from sparkbolt.streams import TopologyBuilder
 from sparkbolt.wire.frames import Column, python_values
 from sparkbolt.worker.state.task_view import StateOfTasks, TaskView, with_classes
 

@@ -160,7 +160,7 @@ class Tuple(dict[str, Any]):
         return tup
 
     @classmethod
-    def at(cls, origin: Origin, chunk: Chunk, row: int) -> Tuple:
+    def of_row(cls, origin: Origin, chunk: Chunk, row: int) -> Tuple:
         """Make a tuple that shows ``row`` of ``chunk``; the caller fills in its fields, by ``dict``'s own methods."""
         tup = _class_with(origin.fields)()
         tup._origin = origin

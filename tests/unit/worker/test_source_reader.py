@@ -15,11 +15,11 @@ from sparkbolt.api.components import Bolt, ColumnBolt, TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.api.retry import RetryPolicy
-from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
+from sparkbolt.streams import TopologyBuilder
 from sparkbolt.worker.collectors import BoltRowCollector
 from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.tasks import BoltTask
