@@ -80,6 +80,7 @@ LAYERS = {
     "faces": _layer("faces", ""),
     "launch": _layer(f"{BELOW} connectors.files spark faces.drawing faces.cli launch", None),
     "testing": _layer(f"{ENGINE} windows sim launch testing", None),
+    "pytest_plugin": _layer("api sim testing pytest_plugin", "pytest"),
     "door": _layer(f"{API} observe version windows launch door", None),
 }
 
