@@ -81,7 +81,7 @@ LAYERS = {
     "launch": _layer(f"{BELOW} connectors.files spark faces.drawing faces.cli launch", None),
     "testing": _layer(f"{ENGINE} windows sim launch testing", None),
     "pytest_plugin": _layer("api sim testing pytest_plugin", "pytest"),
-    "door": _layer(f"{API} observe version windows launch door", None),
+    "door": _layer(f"{CONNECTORS} observe version windows launch door", None),
 }
 
 # The library that brings a module, where the names differ.
