@@ -40,6 +40,7 @@ from sparkbolt.api.story import Hop, Story
 from sparkbolt.api.topology import BoltDeclarer, ComponentHandle, StreamHandle, Topology
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.api.tuples import Direct, Tuple
+from sparkbolt.connectors.function_spouts import spout
 from sparkbolt.errors import (
     CheckpointError,
     ConfigError,
@@ -151,4 +152,5 @@ __all__: list[str] = [
     "minutes",
     "moved_from",
     "seconds",
+    "spout",
 ]
