@@ -18,6 +18,7 @@ import pyarrow as pa
 from sparkbolt.api.arguments import Check, whole
 from sparkbolt.api.config import Config
 from sparkbolt.api.dead_letters import DeadLetters, DeadLetterSink, RawMessage
+from sparkbolt.api.metric_handles import TaskMetrics
 from sparkbolt.api.named_fields import Fields
 from sparkbolt.api.pickling import never_durable
 from sparkbolt.api.ranges import BadRecord, Range, RecordChunk, chunk_of
@@ -25,7 +26,6 @@ from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.api.trace_context import TracedSource
 from sparkbolt.api.tuples import DEFAULT_STREAM, Outputs, Tuple, parse_outputs
 from sparkbolt.api.unread_sources import UnreadSources
-from sparkbolt.api.user_metrics import TaskMetrics
 from sparkbolt.base.exceptions import pass_on
 
 if TYPE_CHECKING:

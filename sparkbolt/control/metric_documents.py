@@ -75,7 +75,7 @@ def number_text(number: float) -> str:
     """A number with separators, a fraction in four digits.
 
     >>> [number_text(number) for number in (3, 1_234_567, 2.0, 0.012345, 12.5, 1e21)]
-    ['3', '1,234,567', '2', '0.01234', '12.5', '1e+21']
+    ['3', '1,234,567', '2', '0.01235', '12.5', '1e+21']
     """
     if number == int(number) and abs(number) < 1e15:
         return f"{int(number):,}"

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+from sparkbolt.api.metric_handles import MetricsRecorder
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.api.user_metrics import MetricsRecorder, UserMetric, add_user_metrics, forget_gauges
+from sparkbolt.api.user_metrics import UserMetric, add_user_metrics, forget_gauges
 from sparkbolt.wire.verdicts import Feedback
 
 

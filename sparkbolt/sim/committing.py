@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkbolt.api.committers import CommittingBolt
-from sparkbolt.api.user_metrics import MetricsRecorder
+from sparkbolt.api.metric_handles import MetricsRecorder
 from sparkbolt.base.exceptions import user_code
 from sparkbolt.driver.effects import Commit
 from sparkbolt.layout.lane import Lane

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sparkbolt.api.components import PartitionedSpout, Spout, TopologyContext
+from sparkbolt.api.metric_handles import MetricsRecorder
 from sparkbolt.api.reports import ErrorReport
-from sparkbolt.api.user_metrics import MetricsRecorder
 from sparkbolt.base.exceptions import line_of, pass_on, text_of, user_code
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.spout_buffer import SpoutBuffer

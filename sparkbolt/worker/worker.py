@@ -16,11 +16,11 @@ from typing import Any
 from sparkbolt.api.components import BasicBolt, Bolt, TopologyContext
 from sparkbolt.api.dead_letters import DeadLetterSink
 from sparkbolt.api.function_bolts import FunctionBolt
+from sparkbolt.api.metric_handles import MetricsRecorder, TaskMetrics
 from sparkbolt.api.pickling import Pickling
 from sparkbolt.api.progress import Activity
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.api.tuples import Origin
-from sparkbolt.api.user_metrics import MetricsRecorder, TaskMetrics
 from sparkbolt.base.exceptions import line_of, preparing, user_code
 from sparkbolt.base.native import kernels
 from sparkbolt.errors import ConfigError, InvariantError, StateError

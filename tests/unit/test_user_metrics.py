@@ -20,7 +20,8 @@ from sparkbolt import (
     TopologyBuilder,
     WindowedBolt,
 )
-from sparkbolt.api.user_metrics import SERIES_MAX, TaskMetrics
+from sparkbolt.api.metric_handles import TaskMetrics
+from sparkbolt.api.user_metrics import SERIES_MAX
 from sparkbolt.driver.driver_metrics import DriverMetrics
 from sparkbolt.driver.ledger.ledger_files import compact
 from sparkbolt.errors import UnknownNameError

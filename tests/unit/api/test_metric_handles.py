@@ -11,6 +11,7 @@ import pytest
 
 from sparkbolt import BasicBolt
 from sparkbolt.api.components import BoltBase
+from sparkbolt.api.metric_handles import MetricsRecorder, TaskMetrics
 from sparkbolt.api.pickling import Pickling
 from sparkbolt.api.statefulness import keeps_state
 from sparkbolt.api.user_metrics import (
@@ -18,8 +19,6 @@ from sparkbolt.api.user_metrics import (
     OTHER,
     SERIES_MAX,
     MetricKind,
-    MetricsRecorder,
-    TaskMetrics,
     UserMetric,
     add_user_metrics,
     metric_value,

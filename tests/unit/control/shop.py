@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from sparkbolt.api.metric_handles import MetricsRecorder, TaskMetrics
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.api.user_metrics import MetricsRecorder, TaskMetrics
 from sparkbolt.base.codec import encode
 from sparkbolt.control.documents import (
     ALL_TIME,

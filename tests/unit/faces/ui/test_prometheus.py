@@ -11,8 +11,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_metrics
 from starlette.testclient import TestClient
 
+from sparkbolt.api.metric_handles import MetricsRecorder, TaskMetrics
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.api.user_metrics import MetricsRecorder, TaskMetrics
 from sparkbolt.control.metric_documents import metric_documents
 from sparkbolt.faces.ui import operator_calls
 from sparkbolt.faces.ui.prometheus import BUCKETS_SECS, buckets
