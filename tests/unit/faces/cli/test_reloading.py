@@ -54,7 +54,7 @@ class Project:
         self.folder, self._times = folder, count(1)
         self.write(HELPER, SAID)
         self.write(MODULE, CODE)
-        self.reloader = Reloader(f"{MODULE}.py", "state", clock=lambda: LOOK_SECS * next(self._times))
+        self.reloader = Reloader(f"{MODULE}.py", "state", clock=lambda: 2 * LOOK_SECS * next(self._times))
         self.running = self.reloader.load()
         with TopologyTestDriver(self.running) as driver:
             driver.feed("words", ["be"], message_id=1)
