@@ -29,6 +29,7 @@ from sparkbolt.api.interfaces import (
     KeyValueState,
     SpoutCollector,
 )
+from sparkbolt.api.metric_handles import CounterMetric, GaugeMetric, HistogramMetric, TaskMetrics, TimerMetric
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.moved_code import moved_from
 from sparkbolt.api.progress import Progress
@@ -40,6 +41,8 @@ from sparkbolt.api.story import Hop, Story
 from sparkbolt.api.topology import BoltDeclarer, ComponentHandle, StreamHandle, Topology
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.api.tuples import Direct, Tuple
+from sparkbolt.api.user_metrics import UserMetric
+from sparkbolt.connectors.function_spouts import spout
 from sparkbolt.errors import (
     CheckpointError,
     ConfigError,
@@ -90,6 +93,7 @@ __all__: list[str] = [
     "Config",
     "ConfigError",
     "Count",
+    "CounterMetric",
     "DeadLetter",
     "DeadLetterSink",
     "Direct",
@@ -101,8 +105,10 @@ __all__: list[str] = [
     "FailedException",
     "FailedTree",
     "FencedError",
+    "GaugeMetric",
     "Grouping",
     "GroupingContext",
+    "HistogramMetric",
     "Hop",
     "InvalidTopology",
     "KeyValueState",
@@ -130,8 +136,10 @@ __all__: list[str] = [
     "Story",
     "Stream",
     "StreamHandle",
+    "TaskMetrics",
     "Telemetry",
     "TelemetrySink",
+    "TimerMetric",
     "Topology",
     "TopologyBuilder",
     "TopologyContext",
@@ -141,6 +149,7 @@ __all__: list[str] = [
     "Tuple",
     "TupleWindow",
     "Unavailable",
+    "UserMetric",
     "WindowCollector",
     "WindowedBolt",
     "WindowedStream",
@@ -151,4 +160,5 @@ __all__: list[str] = [
     "minutes",
     "moved_from",
     "seconds",
+    "spout",
 ]

@@ -27,7 +27,7 @@ from sparkbolt.base.exceptions import printed
 class StreamHandle:
     """One stream of a declared component: ``checked.stream("errors")``. Grouping methods accept it."""
 
-    component: Source
+    component: str
     """The id of the component that emits it."""
     stream: str
 

@@ -114,7 +114,7 @@ class BoltTask:
     @property
     def owned(self) -> dict[str, object]:
         """The objects of the engine that the bolt may keep in its own objects, by token."""
-        return {"context": self.context, "collector": self._collector}
+        return {"context": self.context, "metrics": self.context.metrics, "collector": self._collector}
 
     @property
     def _collector(self) -> Any:

@@ -81,7 +81,8 @@ LAYERS = {
     "faces": _layer("faces", ""),
     "launch": _layer(f"{BELOW} connectors.files spark faces.drawing faces.cli launch", None),
     "testing": _layer(f"{ENGINE} windows streams sim launch testing", None),
-    "door": _layer(f"{API} observe version windows streams launch door", None),
+    "pytest_plugin": _layer("api streams sim testing pytest_plugin", "pytest"),
+    "door": _layer(f"{CONNECTORS} observe version windows streams launch door", None),
 }
 
 # The library that brings a module, where the names differ.

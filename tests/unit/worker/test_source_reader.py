@@ -401,6 +401,5 @@ def test_a_warning_reports_the_part_of_a_range_that_is_read_later(caplog: pytest
     assert promotion is not None
     ErrorLog(engine.topology.config).promotion(promotion)
     assert caplog.messages == [
-        "numbers: n from 30 up to 50 is read later: that is enough; that is with the next micro-batch, and nothing new "
-        "before"
+        "numbers: n from 30 up to 50 is read later: that is enough; the next micro-batch reads it, before anything new"
     ]
