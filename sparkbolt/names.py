@@ -37,7 +37,7 @@ from sparkbolt.api.reports import ErrorReport, Fail, FailedTree, MicroBatchRepor
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.api.running import RunningTopology, Telemetry, TelemetrySink
 from sparkbolt.api.story import Hop, Story
-from sparkbolt.api.topology import BoltDeclarer, ComponentHandle, StreamHandle, Topology, TopologyBuilder
+from sparkbolt.api.topology import BoltDeclarer, ComponentHandle, StreamHandle, Topology
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.api.tuples import Direct, Tuple
 from sparkbolt.connectors.function_spouts import spout
@@ -58,6 +58,7 @@ from sparkbolt.errors import (
     Unavailable,
 )
 from sparkbolt.launch import load  # noqa: F401  with it topologies find their engine
+from sparkbolt.streams import KeyedStream, Stream, TopologyBuilder, WindowedStream
 from sparkbolt.windows import (
     Count,
     LateTuple,
@@ -106,6 +107,7 @@ __all__: list[str] = [
     "Hop",
     "InvalidTopology",
     "KeyValueState",
+    "KeyedStream",
     "LateTuple",
     "MessageOutcome",
     "MicroBatchReport",
@@ -127,6 +129,7 @@ __all__: list[str] = [
     "StateError",
     "StatefulBolt",
     "Story",
+    "Stream",
     "StreamHandle",
     "Telemetry",
     "TelemetrySink",
@@ -141,6 +144,7 @@ __all__: list[str] = [
     "Unavailable",
     "WindowCollector",
     "WindowedBolt",
+    "WindowedStream",
     "bolt",
     "days",
     "hours",

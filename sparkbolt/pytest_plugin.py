@@ -15,7 +15,8 @@ import pytest
 from sparkbolt.sim.driver_results import DriverResult
 
 if TYPE_CHECKING:
-    from sparkbolt.api.topology import Topology, TopologyBuilder
+    from sparkbolt.api.topology import Topology
+    from sparkbolt.streams.stream_builder import TopologyBuilder
     from sparkbolt.testing import TopologyTestDriver
 
 __all__ = ["TopologyDriver"]

@@ -27,7 +27,7 @@ from sparkbolt.api.interfaces import SpoutCollector
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.api.retry import RetryPolicy
-from sparkbolt.api.topology import ComponentSpec, Topology, TopologyBuilder, topology_of
+from sparkbolt.api.topology import ComponentSpec, Topology, topology_of
 from sparkbolt.api.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.api.unsent import unsent_messages
 from sparkbolt.base.engine_door import engine
@@ -45,6 +45,7 @@ from sparkbolt.sim.loops import outside_of_loops
 from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.report import SimulationReport, simulate
 from sparkbolt.sim.sources import values_row
+from sparkbolt.streams import TopologyBuilder
 from sparkbolt.wire.frames import Column, python_values
 from sparkbolt.worker.state.task_view import StateOfTasks, TaskView, with_classes
 
@@ -468,9 +469,16 @@ class TopologyTestDriver:
         """The errors that components raised or reported, in the order in which the driver received them."""
         return list(self._errors)
 
+    def metric(self, name: str, labels: Mapping[str, Any] | None = None, component: str | None = None) -> float:
+        """The value of a metric that bolts declare with ``context.metrics``, as in ``TopologyMetrics.value``.
+
+        The clock of a test does not move while a bolt works: a timer counts, and its durations are 0.
+        """
+        return self.metrics().value(name, labels, component)
+
     def metrics(self) -> TopologyMetrics:
         """A copy of the counters, as ``running.metrics()`` returns them on Spark."""
-        return self._engine.ledger.metrics.copy_for(self._topology.components)
+        return self._engine.metrics()
 
     # How the results are collected.
 

@@ -25,6 +25,7 @@ from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.api.trace_context import TracedSource
 from sparkbolt.api.tuples import DEFAULT_STREAM, Outputs, Tuple, parse_outputs
 from sparkbolt.api.unread_sources import UnreadSources
+from sparkbolt.api.user_metrics import TaskMetrics
 from sparkbolt.base.exceptions import pass_on
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class TopologyContext:
     """The id that the component had before, if it is declared. What it has stored outside by that id is its own."""
     spark: Any = None
     """The topology's own Spark session, in ``begin`` of a ``Committer``; None everywhere else."""
+    metrics: TaskMetrics = field(default_factory=TaskMetrics, repr=False, compare=False)
+    """Declares counters, gauges, histograms and timers of your own."""
 
     def output_path(self, path: str | os.PathLike[str]) -> str:
         """Return the path at which a file or directory for ``path`` must be written.

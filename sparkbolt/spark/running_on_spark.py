@@ -52,6 +52,7 @@ from sparkbolt.spark.spout_threads import threads_of
 from sparkbolt.spark.state_reading import StoredState
 from sparkbolt.spark.supervisor import Supervisor
 from sparkbolt.spark.user_calls import Calls
+from sparkbolt.wire.peek import Peek, PeekedTuple
 from sparkbolt.worker.state.task_view import with_classes
 
 POLL_SECS = 0.2
@@ -204,7 +205,7 @@ class RunningOnSpark(RunningTopology):
         self._flows = dict(ledger.flows)
         self._view = replace(
             self._view,
-            metrics=ledger.metrics.copy_for(self.topology.components),
+            metrics=self._metrics_of(coordinator),
             retries=coordinator.retries,
             outages=tuple(self._outages()),
             full=tuple(coordinator.full().values()),
@@ -219,8 +220,12 @@ class RunningOnSpark(RunningTopology):
     def metrics(self) -> TopologyMetrics:
         with self._changed:
             self._supervisor.life.see_lag()
-            coordinator = self._coordinator
-            return coordinator.ledger.metrics.copy_for(self.topology.components)
+            return self._metrics_of(self._coordinator)
+
+    def _metrics_of(self, coordinator: Coordinator) -> TopologyMetrics:
+        """A copy of the counts, with what spouts have recorded since the last promotion; called under the lock."""
+        counts = coordinator.ledger.metrics.copy_for(self.topology.components)
+        return self._calls.metrics.show(counts, coordinator.ledger.last_promoted)
 
     def state(self, component: str, as_of: int | None = None) -> ComponentState:
         return self.stored(as_of).state_of(component, with_classes(vars(sys.modules["__main__"])))
@@ -426,6 +431,9 @@ class RunningOnSpark(RunningTopology):
             held = {f"ledger/{last}.snapshot": ledger.snapshot()}  # all rows of committers are outside by now
         Copying(source, target, CopyRole.SAVEPOINT, last, held).run(log.info)
         return target.directory
+
+    def peek(self, peek: Peek, after: int) -> list[tuple[int, PeekedTuple]]:
+        return self._supervisor.peeks.ask(peek, after, time.monotonic())
 
     def take_letters(self) -> None:
         self._coordinator.returned.is_due = True

@@ -61,6 +61,7 @@ from sparkbolt.worker.results import (
 )
 from sparkbolt.worker.routing import EmittedRows, Refusal, RoutedRows, Router, Row, Sent, parted, readable
 from sparkbolt.worker.state.segments import SegmentStore
+from sparkbolt.worker.tap import Tap
 from sparkbolt.worker.tasks import BoltTask
 from sparkbolt.worker.worker import Worker
 
@@ -98,6 +99,9 @@ class Stage:
             self._subscribers.insert(0, self.observer)
         if worker.environment.capture is not None or worker.environment.debug is not None:
             self._subscribers.append(self._listeners)
+        self._tap = Tap(worker.peeks, self.lane, moment) if worker.peeks else None
+        if self._tap is not None:
+            self._subscribers.append(self._tap)
         self._recorder: HopRecorder | None = None
         self._fused: dict[int, BoltTask] = {}
         """By number: the tasks of fused bolts that have got rows."""
@@ -111,6 +115,7 @@ class Stage:
         """By number: the stateful tasks whose ``flush`` has raised in this attempt."""
         self._row_failures: dict[int, dict[int, Failure]] = {}
         """By number of each stateful task: why rows have failed, by root."""
+        worker.recorder.begin()
         if worker.monitor is not None:
             worker.monitor.stage(moment.micro_batch_id, self.counters.measured.flows)
 
@@ -468,6 +473,8 @@ class Stage:
         result, rows = self.result, self.router.rows
         result.rows.extend(rows)
         self.counters.end(rows)
+        for component, recorded in self.worker.recorder.take().items():
+            self.counters.of(component).user = recorded
         hops = self._recorder.hops() if self._recorder is not None else []
         counters, healths = self.counters, self._healths.by_bolt(self.lane.topology.task_owner)
         result.feedback.add(
@@ -477,6 +484,7 @@ class Stage:
                 reports=self.reports.errors,
                 hops=hops,
                 healths=healths,
+                peeked=self._tap.peeked if self._tap is not None else [],
             )
         )
         if self.lane.tracked:

@@ -20,11 +20,13 @@ from sparkbolt.api.pickling import Pickling
 from sparkbolt.api.progress import Activity
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.api.tuples import Origin
+from sparkbolt.api.user_metrics import MetricsRecorder, TaskMetrics
 from sparkbolt.base.exceptions import line_of, preparing, user_code
 from sparkbolt.base.native import kernels
 from sparkbolt.errors import ConfigError, InvariantError, StateError
 from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.frames import Clock
+from sparkbolt.wire.peek import Peek
 from sparkbolt.worker.activity import ActivityMonitor
 from sparkbolt.worker.bolt_runtime import BoltRuntime, void_roots
 from sparkbolt.worker.crash_isolation import Crashes, Unkept, Watch
@@ -58,6 +60,10 @@ class Worker:
         self.watch = watch
         self.monitor = monitor
         self.lane = environment.lane
+        self.recorder = MetricsRecorder(environment.clock, environment.wall_ms, environment.lock)
+        """Records the metrics that components declare."""
+        self.peeks: tuple[Peek, ...] = ()
+        """What operators want to see of the tuples of the next stages."""
         self._tasks: dict[int, BoltTask] = {}
         self._states: dict[int, TaskState] = {}
         self._durable: dict[int, DurableAttributes] = {}
@@ -94,7 +100,8 @@ class Worker:
     def context(self, number: int) -> TopologyContext:
         """A new context for a task."""
         environment = self.environment
-        return context_of(self.lane, number, environment.rehearsal_directory, environment.checkpoint_id)
+        directory, checkpoint_id = environment.rehearsal_directory, environment.checkpoint_id
+        return context_of(self.lane, number, directory, checkpoint_id, recorder=self.recorder)
 
     def doing(self, activity: Activity, number: int, block: int = 0) -> AbstractContextManager[None]:
         """To be entered around a call that may kill the process or take long; the watch and the monitor note it."""
@@ -379,9 +386,14 @@ def _nowhere(place: bytes) -> None:
 
 
 def context_of(
-    lane: Lane, number: int, rehearsal_directory: str | None = None, checkpoint_id: str = ""
+    lane: Lane,
+    number: int,
+    rehearsal_directory: str | None = None,
+    checkpoint_id: str = "",
+    *,
+    recorder: MetricsRecorder | None = None,
 ) -> TopologyContext:
-    """Make the context of a task."""
+    """Make the context of a task; ``recorder`` records the metrics that the task declares."""
     topology = lane.topology
     component, index = topology.task_owner(number)
     spec = topology.components[component]
@@ -398,4 +410,5 @@ def context_of(
         rehearsal_directory=rehearsal_directory,
         checkpoint_id=checkpoint_id,
         renamed_from=spec.renamed_from,
+        metrics=TaskMetrics(recorder, component, index),
     )

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.api.user_metrics import MetricsRecorder, TaskMetrics
 from sparkbolt.base.codec import encode
 from sparkbolt.control.documents import (
     ALL_TIME,
@@ -18,8 +20,10 @@ from sparkbolt.control.documents import (
     ErrorDocument,
     EventDocument,
     Gist,
+    MetricDocument,
     NowDocument,
     Numbers,
+    PeekedDocument,
     SeriesPoint,
     StreamNumbers,
     TaskNumbers,
@@ -28,6 +32,7 @@ from sparkbolt.control.documents import (
     TopologyState,
     WindowDocument,
 )
+from sparkbolt.control.metric_documents import metric_documents
 from sparkbolt.control.problems import verdict_of
 from sparkbolt.observe.history import MicroBatchRecord
 
@@ -292,6 +297,22 @@ def now() -> NowDocument:
     )  # fmt: skip
 
 
+def metrics() -> dict[str, list[MetricDocument]]:
+    """What ``enrich`` declares, as its recorder would have it."""
+    recorder = MetricsRecorder()
+    own = TaskMetrics(recorder, "enrich", 0)
+    requests = own.counter("requests", "Requests to the price service", ["status"])
+    requests.labels(200).inc(165_000_000)
+    requests.labels(503).inc(126_000)
+    own.gauge("cache_entries", "Prices in the cache").set(5_120)
+    lookup = own.timer("lookup", "Time of a request", buckets=(0.001, 0.01, 0.1))
+    for secs in (0.0005, 0.004, 0.004, 0.25):
+        lookup.observe(secs)
+    own.counter("timeouts")
+    counts = {component: ComponentMetrics(user=user) for component, user in recorder.take().items()}
+    return metric_documents(TopologyMetrics(counts))
+
+
 def document(one: TopologyEntry) -> TopologyDocument:
     windows = {name: window(name, secs) for name, secs in WINDOWS_SECS.items()}
     windows[ALL_TIME] = window(ALL_TIME, 140_000.0)
@@ -301,7 +322,7 @@ def document(one: TopologyEntry) -> TopologyDocument:
     }  # fmt: skip
     return TopologyDocument(
         entry=one, live=TopologyState.of(one["state"]).runs, components=components(), settings=settings,
-        windows=windows, now=now(), errors=errors(), events=events(),
+        windows=windows, now=now(), metrics={}, errors=errors(), events=events(),
     )  # fmt: skip
 
 
@@ -424,6 +445,19 @@ def letter(number: int) -> dict[str, Any]:
 def log_line(text: str, level: str = "WARNING", ago_ms: int = 0, **fields: Any) -> dict[str, Any]:
     found = {"component": None, "task": None, "micro_batch": None, "root": None, **fields}
     return {"time_ms": NOW_MS - ago_ms, "level": level, "topology": "orders", **found, "text": text}
+
+
+def peeked(number: int) -> PeekedDocument:
+    return PeekedDocument(
+        serial=number,
+        time_ms=NOW_MS - 1800,
+        micro_batch_id=8_108,
+        component="enrich",
+        task=2,
+        stream="default",
+        sender="",
+        values=f"{{'sku': 's-{number}'}}",
+    )
 
 
 def log_lines() -> list[dict[str, Any]]:

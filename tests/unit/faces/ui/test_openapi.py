@@ -53,10 +53,12 @@ ANSWERED = {
     "/topologies/{topology}/windows": "topologies/orders/windows",
     "/topologies/{topology}/lag": "topologies/orders/lag",
     "/topologies/{topology}/lag-secs": "topologies/orders/lag-secs",
+    "/topologies/{topology}/metrics": "topologies/orders/metrics",
     "/topologies/{topology}/log": "topologies/orders/log",
     "/topologies/{topology}/state": "topologies/orders/state",
     "/topologies/{topology}/state/{component}": "topologies/orders/state/revenue",
     "/topologies/{topology}/settings": "topologies/orders/settings",
+    "/topologies/{topology}/peek/{component}": "topologies/orders/peek/enrich",
 }
 
 

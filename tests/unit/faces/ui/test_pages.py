@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from sparkbolt.api.config import Config
 from sparkbolt.control.documents import Answer, TopologyDocument, TopologyEntry
+from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.ui.app import make_app
 from sparkbolt.faces.ui.operator_calls import LateAnswerError
 from sparkbolt.faces.ui.page_routes import page_options
@@ -18,7 +19,7 @@ from sparkbolt.faces.ui.topology_pages import by_name
 from sparkbolt.faces.ui.urls import path_of
 from tests.unit.control import shop
 from tests.unit.control.fake import NOW_SECS, TOKEN, FakeOperator
-from tests.unit.control.shop import CLICKS, NASTY, NIGHTLY, NOW_MS, ORDERS, STOCK
+from tests.unit.control.shop import CLICKS, NASTY, NIGHTLY, NOW_MS, ORDERS, STOCK, metrics
 
 BY = "ui from testclient"
 BASE = f"/topologies/{ORDERS}"
@@ -41,6 +42,8 @@ PAGES = [
     f"{BASE}/state/revenue",
     f"{BASE}/state/revenue?key=12:19",
     f"{BASE}/state/enrich",
+    f"{BASE}/peek/enrich",
+    f"{BASE}/peek/alerts?match=x",
     f"{BASE}/micro-batches",
     f"{BASE}/errors",
     f"{BASE}/trees",
@@ -212,6 +215,17 @@ def test_lag_of_files_is_shown_in_bytes_and_seconds_by_short_names() -> None:
     assert page.wrong == []
 
 
+def test_the_page_of_a_component_shows_its_metrics() -> None:
+    operator = FakeOperator()
+    operator.documents[ORDERS]["metrics"] = metrics()
+    page = seen(operator, path_of(ORDERS, "components", "enrich"))
+    words = " ".join(page.words.split())
+    assert "requestscounterstatus=503126,000" in words.replace(" ", "")
+    assert "4values,mean64.62ms,p505.5ms,p99>100ms" in words.replace(" ", "")
+    assert page.wrong == []
+    assert "Metrics" not in seen(operator, path_of(ORDERS, "components", "validate")).words
+
+
 def test_a_topology_without_any_known_data_is_shown() -> None:
     operator = FakeOperator()
     document = operator.documents[ORDERS]
@@ -259,6 +273,27 @@ def test_an_unresponsive_topology_is_shown_with_a_note_that_its_numbers_are_old(
     operator = FakeOperator()
     operator.documents[ORDERS]["live"] = False
     assert "The topology did not answer" in seen(operator, BASE).words
+
+
+def test_a_components_page_leads_to_its_newest_tuples() -> None:
+    operator = FakeOperator()
+    client = client_of(operator)
+    assert f'href="{BASE}/peek/enrich"' in client.get(f"{BASE}/components/enrich").text
+    assert "Waiting for tuples" in client.get(f"{BASE}/peek/enrich").text
+    operator.peeked = [shop.peeked(1), {**shop.peeked(2), "values": NASTY}]
+    page = client.get(f"{BASE}/peek/enrich", params={"stream": "rejected", "match": "s-1"}).text
+    assert page.index("enrich[2]") < page.index("s-1&#39;}"), "the newest tuple is first"
+    assert NASTY not in page
+    assert 'data-part="peek"' in page, "the page asks for those that follow"
+    assert operator.live_asked[-1][1] == {
+        "component": "enrich",
+        "stream": "rejected",
+        "match": "s-1",
+        "after": 0,
+        "last": 30,
+    }
+    operator.live_error = WrongUseError("it has no such stream")
+    assert "it has no such stream" in client.get(f"{BASE}/peek/enrich", params={"stream": "x"}).text
 
 
 def test_a_bolts_page_leads_to_its_state_where_a_key_is_looked_up() -> None:
