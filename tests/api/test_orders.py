@@ -24,8 +24,11 @@ class Total(BasicBolt):
 
     def prepare(self, context: Any) -> None:
         self.totals: dict[str, float] = {}
+        self.large = context.metrics.counter("large_orders")
 
     def execute(self, tup: Any, collector: Any) -> None:
+        if tup.amount > 1000:
+            self.large.inc()
         self.totals[tup.customer] = self.totals.get(tup.customer, 0.0) + tup.amount
         collector.emit({"customer": tup.customer, "total": self.totals[tup.customer]})
 
@@ -43,3 +46,4 @@ def test_totals(topology_driver: TopologyDriver) -> None:
     driver.run_until_idle()
     assert driver.emitted("total") == [{"customer": "ann", "total": 3.0}]
     assert driver.acked("orders") == [1]
+    assert driver.metric("large_orders") == 0
