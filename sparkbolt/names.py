@@ -38,10 +38,11 @@ from sparkbolt.api.reports import ErrorReport, Fail, FailedTree, MicroBatchRepor
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.api.running import RunningTopology, Telemetry, TelemetrySink
 from sparkbolt.api.story import Hop, Story
-from sparkbolt.api.topology import BoltDeclarer, ComponentHandle, StreamHandle, Topology, TopologyBuilder
+from sparkbolt.api.topology import BoltDeclarer, ComponentHandle, StreamHandle, Topology
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.api.tuples import Direct, Tuple
 from sparkbolt.api.user_metrics import UserMetric
+from sparkbolt.connectors.function_spouts import spout
 from sparkbolt.errors import (
     CheckpointError,
     ConfigError,
@@ -59,6 +60,7 @@ from sparkbolt.errors import (
     Unavailable,
 )
 from sparkbolt.launch import load  # noqa: F401  with it topologies find their engine
+from sparkbolt.streams import KeyedStream, Stream, TopologyBuilder, WindowedStream
 from sparkbolt.windows import (
     Count,
     LateTuple,
@@ -110,6 +112,7 @@ __all__: list[str] = [
     "Hop",
     "InvalidTopology",
     "KeyValueState",
+    "KeyedStream",
     "LateTuple",
     "MessageOutcome",
     "MicroBatchReport",
@@ -131,6 +134,7 @@ __all__: list[str] = [
     "StateError",
     "StatefulBolt",
     "Story",
+    "Stream",
     "StreamHandle",
     "TaskMetrics",
     "Telemetry",
@@ -148,6 +152,7 @@ __all__: list[str] = [
     "UserMetric",
     "WindowCollector",
     "WindowedBolt",
+    "WindowedStream",
     "bolt",
     "days",
     "hours",
@@ -155,4 +160,5 @@ __all__: list[str] = [
     "minutes",
     "moved_from",
     "seconds",
+    "spout",
 ]

@@ -17,6 +17,23 @@ ALL_TIME = ":all-time"
 """Storm's name of the window since the first start."""
 
 
+class PeekedDocument(TypedDict):
+    """A tuple that an operator sees while it is emitted."""
+
+    serial: int
+    """Ascending; ask with ``after`` for the tuples that follow."""
+    time_ms: int
+    """The time of the micro-batch, in milliseconds since the epoch."""
+    micro_batch_id: int
+    component: str
+    task: int
+    stream: str
+    sender: str
+    """Empty: the task has emitted it; otherwise the task that sent it to this one."""
+    values: str
+    """The values by field, shortened."""
+
+
 class Gist(TypedDict):
     """The numbers of a topology that a list shows."""
 

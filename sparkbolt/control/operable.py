@@ -18,6 +18,7 @@ from sparkbolt.driver.overrides import Overrides
 from sparkbolt.layout.lane import Lane
 from sparkbolt.observe.history import History
 from sparkbolt.observe.measurements import Flow, FlowCounts
+from sparkbolt.wire.peek import Peek, PeekedTuple
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,9 @@ class Operable(Protocol):
             SparkboltError: it cannot be done; the message says what to do.
             OSError: the copy cannot be written.
         """
+
+    def peek(self, peek: Peek, after: int) -> list[tuple[int, PeekedTuple]]:
+        """Begin or prolong a peek, and return its tuples with a serial number above ``after``; it waits for nothing."""
 
     def take_letters(self) -> None:
         """Look for dead letters that an operator has given back, before the next plan."""

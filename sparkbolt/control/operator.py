@@ -23,9 +23,7 @@ from sparkbolt.control import describe
 from sparkbolt.control.client import NoAnswerError, NotAllowedError, WrongRequestError, ask
 from sparkbolt.control.documents import (
     Answer,
-    ComponentStateDocument,
     SeriesDocument,
-    StateDocument,
     StoryDocument,
     TopologyDocument,
     TopologyEntry,
@@ -33,15 +31,7 @@ from sparkbolt.control.documents import (
     refused,
 )
 from sparkbolt.control.home import Home, HomeError, UnknownTopologyError, entry_with, is_place
-from sparkbolt.control.kept_state import (
-    READ_SECS,
-    WAIT_SECS,
-    AsOf,
-    First,
-    KeptState,
-    ReadState,
-    component_state_of,
-)
+from sparkbolt.control.kept_state import READ_SECS, KeptState, ReadState, StateQuestions
 from sparkbolt.control.letters.of_topology import ListedLetter, TopologyLetters
 from sparkbolt.control.letters.seen import count_seen
 from sparkbolt.control.letters.selection import LetterFilter, LetterKind
@@ -66,7 +56,7 @@ CHECKPOINTS_MAX = 20
 log = logging.getLogger("sparkbolt")
 
 
-class Operator(Views):
+class Operator(Views, StateQuestions):
     """Asks topologies that are registered in one home, and checkpoints that are given by their path.
 
     Its methods may be called from any thread.
@@ -365,53 +355,9 @@ class Operator(Views):
         lines = last_lines(entry["log_directory"], entry["name"], component=component, search=search, last=last)
         return [dict(line) for line in lines]
 
-    @question("/{topology}/state", wait_secs=WAIT_SECS)
-    def state(self, topology: str, as_of: AsOf = None) -> StateDocument:
-        """Get how much each task keeps: keys, attributes and bytes.
-
-        Args:
-            topology: the topology.
-            as_of: a committed micro-batch (default: the last one).
-
-        Raises:
-            WrongUseError: there is no such micro-batch.
-            StateError: the state cannot be read; the message says what to do.
-        """
-        answer = self._kept(topology, "state", {"as_of": as_of}, as_of, lambda kept: kept.sizes())
-        return cast(StateDocument, answer)
-
-    @question("/{topology}/state/{component}", wait_secs=WAIT_SECS)
-    def component_state(
-        self, topology: str, component: str, *, key: str | None = None, first: First = 50, as_of: AsOf = None
-    ) -> ComponentStateDocument:
-        """Get the first attributes and keys of a bolt with their values, or one key.
-
-        Args:
-            topology: the topology.
-            component: the bolt.
-            key: only this key, as JSON, where a list stands for a tuple; what is no JSON is a text.
-            first: the maximum number of entries.
-            as_of: a committed micro-batch (default: the last one).
-
-        Raises:
-            WrongUseError: there is no such bolt, key or micro-batch.
-            StateError: the state cannot be read; the message says what to do.
-        """
-        arguments = {"component": component, "key": key, "first": first, "as_of": as_of}
-        answer = self._kept(
-            topology, "component_state", arguments, as_of, lambda kept: component_state_of(kept, component, key, first)
-        )
-        return cast(ComponentStateDocument, answer)
-
     def _kept(
         self, topology: str, name: str, arguments: dict[str, Any], as_of: int | None, act: Callable[[KeptState], Any]
     ) -> Any:
-        """The answer to a question about state: of a topology that runs, or from its checkpoint.
-
-        Raises:
-            WrongUseError: what the question names does not exist.
-            StateError: there is no answer; the message says what to do.
-        """
         entry = self.find(topology)
         try:
             if TopologyState.of(entry["state"]).runs and entry["control"] is not None:
@@ -474,6 +420,15 @@ class Operator(Views):
         address = entry["control"] or ""
         token = self.home.token(entry["id"]) if address.startswith("tcp:") else None
         return ask(address, verb, arguments, by=by, token=token, secs=secs)
+
+    def live(self, topology: str, question: str, arguments: dict[str, Any]) -> Any:  # noqa: D102  see Views
+        entry = self.find(topology)
+        if not TopologyState.of(entry["state"]).runs or entry["control"] is None:
+            raise WrongUseError(f"topology {entry['id']} does not run, or cannot be reached")
+        try:
+            return self._answer(entry, question, arguments, "", ANSWER_SECS)
+        except (NoAnswerError, NotAllowedError, WrongRequestError) as error:
+            raise WrongUseError(str(error)) from error
 
     @staticmethod
     def _elsewhere(entry: TopologyEntry, address: str) -> str:

@@ -14,6 +14,7 @@ from sparkbolt.control.documents import (
     Holder,
     MetricDocument,
     OpenTrees,
+    PeekedDocument,
     SettingsDocument,
     TopologyDocument,
     WatermarkDocument,
@@ -24,6 +25,7 @@ LAST_MAX = 10_000
 F = TypeVar("F", bound=Callable[..., Any])
 Last = Annotated[int, Parameter("the maximum number of entries; the newest are returned", lowest=1, highest=LAST_MAX)]
 Search = Annotated[str, Parameter("return only entries that contain this text")]
+Serial = Annotated[int, Parameter("only entries after the one with this serial number", lowest=0)]
 TimeMs = Annotated[int | None, Parameter(lowest=0)]
 
 
@@ -67,6 +69,42 @@ class Views(ABC):
     @abstractmethod
     def stories(self, topology: str, state: str = "failed", *, search: str = "", last: int = 100) -> list[Any]:
         """Trees."""
+
+    @abstractmethod
+    def live(self, topology: str, question: str, arguments: dict[str, Any]) -> Any:
+        """The answer of a running topology.
+
+        Raises:
+            WrongUseError: it does not run, or does not answer, or what the question names does not exist.
+        """
+
+    @question("/{topology}/peek/{component}")
+    def peek(
+        self,
+        topology: str,
+        component: str,
+        *,
+        stream: str | None = None,
+        match: str = "",
+        after: Serial = 0,
+        last: Last = 100,
+    ) -> list[PeekedDocument]:
+        """Get the newest tuples that a component emits; ask again within 10 seconds to see those that follow.
+
+        The first request makes the tasks show some of their tuples, so it returns none. A component without output
+        streams shows the tuples that it gets. Values are shortened.
+
+        Args:
+            topology: the topology, which must run.
+            component: the component.
+            stream: only tuples of this stream.
+            match: only tuples with this text in one of their values.
+            after: only tuples after the one with this serial number.
+            last: the maximum number of tuples.
+        """
+        arguments = {"component": component, "stream": stream, "match": match, "after": after, "last": last}
+        answer: list[PeekedDocument] = self.live(topology, "peek", arguments)
+        return answer
 
     @question("/{topology}/lag")
     def lag(self, topology: str) -> dict[str, dict[str, int]]:

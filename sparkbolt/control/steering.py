@@ -22,6 +22,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
+from sparkbolt.api.config import did_you_mean
 from sparkbolt.api.topology import Topology
 from sparkbolt.base.codec import MismatchError
 from sparkbolt.base.exceptions import line_of
@@ -32,6 +33,7 @@ from sparkbolt.control.documents import (
     Answer,
     ComponentStateDocument,
     Gist,
+    PeekedDocument,
     SeriesDocument,
     StateDocument,
     TopologyDocument,
@@ -48,12 +50,13 @@ from sparkbolt.control.metric_documents import metric_documents
 from sparkbolt.control.operable import Operable, TopologyView
 from sparkbolt.control.parameters import Row
 from sparkbolt.control.problems import verdict_of
-from sparkbolt.control.questions import Last, TimeMs
+from sparkbolt.control.questions import Last, Serial, TimeMs
 from sparkbolt.control.registration import Growth, News, Rate
 from sparkbolt.control.verbs import OVER, VERBS, Verb
 from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
-from sparkbolt.errors import ConfigError, SparkboltError
+from sparkbolt.errors import ConfigError, SparkboltError, WrongUseError
 from sparkbolt.observe.history import History
+from sparkbolt.wire.peek import Peek
 
 WAIT_SECS = 0.5
 """How long a request waits until it is carried out."""
@@ -359,6 +362,39 @@ class Steering:
         """
         return component_state_of(self.operable.stored(as_of), component, key, first)
 
+    def peek(
+        self, component: str, stream: str | None = None, match: str = "", after: Serial = 0, last: Last = 100
+    ) -> list[PeekedDocument]:
+        """The newest tuples that a component has emitted since somebody peeks, and begin or prolong the peek.
+
+        Args:
+            component: the component.
+            stream: only tuples of this stream.
+            match: only tuples with this text in one of their values.
+            after: only tuples with a higher serial number.
+            last: the maximum number of tuples.
+        """
+        spec = self.topology.components.get(component)
+        if spec is None:
+            raise WrongUseError(f"there is no component {component!r}{did_you_mean(component, self.components)}")
+        streams = [one.name for one in spec.streams]
+        if stream is not None and stream not in streams:
+            raise WrongUseError(f"component {component!r} has no stream {stream!r}{did_you_mean(stream, streams)}")
+        seen = self.operable.peek(Peek(component, stream, match), after)[-last:]
+        return [
+            PeekedDocument(
+                serial=serial,
+                time_ms=one.now_ms,
+                micro_batch_id=one.micro_batch_id,
+                component=one.component,
+                task=one.task,
+                stream=one.stream,
+                sender=one.sender,
+                values=one.values,
+            )
+            for serial, one in seen
+        ]
+
     # The thread that carries out.
 
     def _carry_out(self, act: Callable[[], Answer], later: str) -> Answer:
@@ -450,6 +486,7 @@ _QUESTIONS = (
     Steering.micro_batches,
     Steering.state,
     Steering.component_state,
+    Steering.peek,
 )
 LIVE = {one.__name__: Row.of(one) for one in _QUESTIONS}
 """The questions that a topology answers itself."""

@@ -32,6 +32,7 @@ from sparkbolt.spark import program_modules
 from sparkbolt.spark.activity_pages import LookOut
 from sparkbolt.spark.failure_text import errors_carried
 from sparkbolt.spark.job_bundle import JobBundle
+from sparkbolt.spark.peek_calls import announced_peeks
 from sparkbolt.spark.task_stdout import stdout_to_driver
 from sparkbolt.worker.activity import ActivityMonitor
 from sparkbolt.worker.environment import (
@@ -100,6 +101,7 @@ def worker_of(bundle: JobBundle) -> Worker:
         worker = _workers[bundle.run] = Worker(environment, monitor=look_out.monitor)
         gc.collect()
         gc.freeze()
+    worker.peeks = announced_peeks()
     return worker
 
 

@@ -51,6 +51,7 @@ from sparkbolt.driver.ledger.agreement import LoggedOffset, logged_offset
 from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.machine import begin, perform_all
+from sparkbolt.driver.peeks import Peeks
 from sparkbolt.layout.lane import Lane
 from sparkbolt.spark import jvm, repetition
 from sparkbolt.spark.activity_pages import Pages
@@ -65,6 +66,7 @@ from sparkbolt.spark.inlet_moves import runs_without_inlets
 from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.output_ownership import forget_uncommitted
+from sparkbolt.spark.peek_calls import announce_peeks
 from sparkbolt.spark.relocation import name_places_anew
 from sparkbolt.spark.session import cores_of, is_local, jvm_lives, stage_that_runs
 from sparkbolt.spark.source_task import divided_rows, packed_task
@@ -74,6 +76,7 @@ from sparkbolt.spark.state_moves import initial_states
 from sparkbolt.spark.user_calls import Calls, NotReturned
 from sparkbolt.wire.acker import gather
 from sparkbolt.wire.frames import Moment
+from sparkbolt.wire.peek import text_of
 from sparkbolt.wire.plan import BEFORE_THE_FIRST, Offset
 from sparkbolt.wire.verdicts import Feedback
 from sparkbolt.worker.activity import progress_of
@@ -113,6 +116,7 @@ class Life:
         calls: Calls,
         lifecycle: Lifecycle,
         tell: Callable[[Coordinator, Promotion], None],
+        peeks: Peeks,
     ) -> None:
         """Begin a life and open the partitioned spouts; ``start`` begins to process.
 
@@ -124,6 +128,7 @@ class Life:
                 promotion.
             lifecycle: the state of the topology.
             tell: called with each promotion while ``changed`` is held; it may release ``changed`` while it waits.
+            peeks: what operators want to see of the tuples.
         """
         self.lane = lane
         self.topology = lane.topology
@@ -141,6 +146,7 @@ class Life:
         self._changed = calls.changed
         self._lifecycle = lifecycle
         self._tell = tell
+        self._peeks, self._announced = peeks, ""
         self._partials = 0
         self._phase = LifePhase.RUNS
         self.bundle: JobBundle
@@ -294,7 +300,13 @@ class Life:
                 repetition.prepare(self._spark, frame, self.run_id)
             if effect.exclusion is not None:
                 repetition.announce(self._spark, effect.exclusion)
-            return self._collected(frame)
+            if (peeks := text_of(self._peeks.wanted(time.monotonic()))) != self._announced:
+                announce_peeks(self._spark, peeks)
+                self._announced = peeks
+            feedback = self._collected(frame)
+            if feedback.peeked:
+                self._peeks.add(feedback.peeked)
+            return feedback
         finally:
             self._changed.acquire()
 

@@ -52,6 +52,7 @@ from sparkbolt.spark.spout_threads import threads_of
 from sparkbolt.spark.state_reading import StoredState
 from sparkbolt.spark.supervisor import Supervisor
 from sparkbolt.spark.user_calls import Calls
+from sparkbolt.wire.peek import Peek, PeekedTuple
 from sparkbolt.worker.state.task_view import with_classes
 
 POLL_SECS = 0.2
@@ -430,6 +431,9 @@ class RunningOnSpark(RunningTopology):
             held = {f"ledger/{last}.snapshot": ledger.snapshot()}  # all rows of committers are outside by now
         Copying(source, target, CopyRole.SAVEPOINT, last, held).run(log.info)
         return target.directory
+
+    def peek(self, peek: Peek, after: int) -> list[tuple[int, PeekedTuple]]:
+        return self._supervisor.peeks.ask(peek, after, time.monotonic())
 
     def take_letters(self) -> None:
         self._coordinator.returned.is_due = True

@@ -24,6 +24,7 @@ from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.ledger.agreement import InletSources
 from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.driver.lifecycle import Lifecycle
+from sparkbolt.driver.peeks import Peeks
 from sparkbolt.driver.restart_policy import Restarts
 from sparkbolt.driver.transition import Continuation, transition
 from sparkbolt.errors import EngineError, SpoutOpenError
@@ -88,6 +89,7 @@ class Supervisor:
         self._tell = tell
         self._note = note
         self._reshaped = reshaped
+        self.peeks = Peeks()
         self._restarts = Restarts(lane.topology.config)
         self._collected_before = 0
         self.threads: list[SpoutThread] = []
@@ -132,7 +134,7 @@ class Supervisor:
         raise EngineError(f"{failed} (until its time was over)") from failed
 
     def _new_life(self) -> Life:
-        return Life(self.lane, self._spark, self._checkpoint, self._calls, self._lifecycle, self._tell)
+        return Life(self.lane, self._spark, self._checkpoint, self._calls, self._lifecycle, self._tell, self.peeks)
 
     def start(self, threads: Sequence[SpoutThread]) -> None:
         """Begin to process, with the tasks of each ``Spout``; returns at once."""

@@ -23,6 +23,7 @@ from sparkbolt.base.ids import (
 )
 from sparkbolt.observe.measurements import Measurements
 from sparkbolt.wire.looped_frames import NOTHING_FED_BACK, FedBack, LoopedFrame
+from sparkbolt.wire.peek import PeekedTuple
 
 NO_HOLDER = 0
 """The holder of a tree for which no task reported a hold; task numbers start at 1."""
@@ -124,12 +125,14 @@ class StageFeedback:
     """The newest timestamps that windowed bolts have seen (``source_marks.Report``)."""
     healths: dict[str, Health] = field(default_factory=dict)
     """Bolt to the results of the tuples that it received."""
+    peeked: list[PeekedTuple] = field(default_factory=list)
+    """Tuples for operators who peek; they are not durable."""
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to report."""
         counts = self.measured.flows or self.metrics
-        return not (counts or self.reports or self.hops or self.timers or self.healths)
+        return not (counts or self.reports or self.hops or self.timers or self.healths or self.peeked)
 
     def add(self, other: StageFeedback) -> None:
         """Add the feedback of another stage."""
@@ -141,6 +144,7 @@ class StageFeedback:
         self.timers.update(other.timers)
         self.marks += other.marks
         add_healths(self.healths, other.healths)
+        self.peeked += other.peeked
 
 
 @dataclass

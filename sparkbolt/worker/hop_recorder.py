@@ -129,7 +129,7 @@ class HopRecorder:
             action = self._action(root, sender)
             action.emitted[label] = action.emitted.get(label, 0) + len(of_root)
             if is_spout and not action.values:
-                action.values = short_values(stream.fields, _row(block.columns, int(of_root[0])))
+                action.values = short_values(stream.fields, values_of_row(block.columns, int(of_root[0])))
 
     def came_with(self, parents: Mapping[int, str]) -> None:
         """Record the ``traceparent`` of messages whose trees are followed, by root."""
@@ -228,7 +228,7 @@ class HopRecorder:
     def _show(action: _Action, rows: Rows, row: int, source: str, failure: Failure | None) -> None:
         if failure is not None or not action.values:
             why, code = (failure.reason, failure.traceback) if failure is not None else ("", None)
-            values = _row(rows.columns, row)
+            values = values_of_row(rows.columns, row)
             action.source, action.values = source, short_values(rows.origin.fields, values, why, code)
 
 
@@ -303,5 +303,6 @@ def _label(stream: str, fields: Sequence[str]) -> str:
     return listed if stream == DEFAULT_STREAM else f"{stream}: {listed}"
 
 
-def _row(columns: Sequence[Column], row: int) -> list[Any]:
+def values_of_row(columns: Sequence[Column], row: int) -> list[Any]:
+    """The values of one row."""
     return [value.as_py() if hasattr(value := column[row], "as_py") else value for column in columns]

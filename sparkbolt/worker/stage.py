@@ -61,6 +61,7 @@ from sparkbolt.worker.results import (
 )
 from sparkbolt.worker.routing import EmittedRows, Refusal, RoutedRows, Router, Row, Sent, parted, readable
 from sparkbolt.worker.state.segments import SegmentStore
+from sparkbolt.worker.tap import Tap
 from sparkbolt.worker.tasks import BoltTask
 from sparkbolt.worker.worker import Worker
 
@@ -98,6 +99,9 @@ class Stage:
             self._subscribers.insert(0, self.observer)
         if worker.environment.capture is not None or worker.environment.debug is not None:
             self._subscribers.append(self._listeners)
+        self._tap = Tap(worker.peeks, self.lane, moment) if worker.peeks else None
+        if self._tap is not None:
+            self._subscribers.append(self._tap)
         self._recorder: HopRecorder | None = None
         self._fused: dict[int, BoltTask] = {}
         """By number: the tasks of fused bolts that have got rows."""
@@ -480,6 +484,7 @@ class Stage:
                 reports=self.reports.errors,
                 hops=hops,
                 healths=healths,
+                peeked=self._tap.peeked if self._tap is not None else [],
             )
         )
         if self.lane.tracked:

@@ -26,6 +26,7 @@ from sparkbolt.base.native import kernels
 from sparkbolt.errors import ConfigError, InvariantError, StateError
 from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.frames import Clock
+from sparkbolt.wire.peek import Peek
 from sparkbolt.worker.activity import ActivityMonitor
 from sparkbolt.worker.bolt_runtime import BoltRuntime, void_roots
 from sparkbolt.worker.crash_isolation import Crashes, Unkept, Watch
@@ -61,6 +62,8 @@ class Worker:
         self.lane = environment.lane
         self.recorder = MetricsRecorder(environment.clock, environment.wall_ms, environment.lock)
         """Records the metrics that components declare."""
+        self.peeks: tuple[Peek, ...] = ()
+        """What operators want to see of the tuples of the next stages."""
         self._tasks: dict[int, BoltTask] = {}
         self._states: dict[int, TaskState] = {}
         self._durable: dict[int, DurableAttributes] = {}

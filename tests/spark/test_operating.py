@@ -148,6 +148,11 @@ def is_listed_and_followed(command: Command, entry: dict[str, Any], folder: Path
     given_up = followed("7 is no good", "bolt")[-1]
     assert (given_up["component"], given_up["task"]) == ("bolt", 0)
 
+    peeked = [json.loads(line) for line in command("peek", "numbers", "source", "-n", "3", "--json").splitlines()]
+    assert [(one["component"], one["stream"]) for one in peeked] == [("source", "default")] * 3
+    matched = command("peek", "numbers", "bolt", "--match", "5", "-n", "1", "--for", "60s")
+    assert "bolt[0] from source[0]  {'number': " in matched, "a bolt without streams shows what it gets"
+
     assert "bolt" in command("stats", "numbers", "--window", "all")
     assert json.loads(command("stats", "numbers", "bolt", "--window", "all", "--json"))["numbers"]["executed"] >= 20
     assert "no component 'blot': did you mean 'bolt'?" in command("stats", "numbers", "blot", code=2)

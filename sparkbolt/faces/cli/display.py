@@ -178,6 +178,10 @@ class Display:
             asked: whether a signal requested the stop.
         """
 
+    def reloaded(self, topology: Topology) -> None:
+        """Called when another topology goes on, because the code has changed."""
+        self._topology = topology
+
     def printed(self, text: str) -> None:
         """Called with whole lines that tasks have printed."""
         sys.stdout.write(text)

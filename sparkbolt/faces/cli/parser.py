@@ -63,8 +63,13 @@ class Group:
 GROUPS = (
     Group(
         "build a topology",
-        "sparkbolt check word_count.py",
-        {"check": "check:check", "graph": "graph:graph", "simulate": "simulate_command:command"},
+        "sparkbolt new word-count",
+        {
+            "new": "new_project:new",
+            "check": "check:check",
+            "graph": "graph:graph",
+            "simulate": "simulate_command:command",
+        },
     ),
     Group("run it", "sparkbolt run word_count.py --checkpoint state --detach", {"run": "run_command:run"}),
     Group(
@@ -75,6 +80,7 @@ GROUPS = (
             "top": "operate.watching:top",
             "stats": "operate.watching:stats",
             "tail": "operate.tailing:tail",
+            "peek": "operate.peeking:peek",
             "lag": "lag:lag",
             "state": "stored_state:state",
             "ui": "operate.serving:ui",

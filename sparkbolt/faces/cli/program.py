@@ -7,14 +7,16 @@ is cancelled, and its trees are left for replay. Signal handlers only count the 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sparkbolt.api.metrics import TopologyMetrics
@@ -42,6 +44,7 @@ UNHEARD = (
 NOT_UP = "before it was up: it has not read anything"
 DRAIN_SECS = 4.0
 """How long a micro-batch may run after a stop was requested; then it is cancelled, which takes a second."""
+log = logging.getLogger("sparkbolt")
 
 
 class RunEnd(Word):
@@ -262,8 +265,21 @@ def _prints_logged() -> Iterator[None]:
         yield
 
 
-def perform(topology: Topology, display: Display, limits: Limits | None = None, **options: Any) -> RunOutcome:
-    """Run a topology to its end, show it, and return its outcome."""
+ChangedCode = Callable[["Topology"], "Topology | None"]
+"""Gets the topology that runs; returns the one with which it begins again, or None as long as it goes on."""
+
+
+def perform(
+    topology: Topology,
+    display: Display,
+    limits: Limits | None = None,
+    changed: ChangedCode | None = None,
+    **options: Any,
+) -> RunOutcome:
+    """Run a topology to its end, show it, and return its outcome.
+
+    With ``changed``, which is asked a few times per second, it begins again from the checkpoint with changed code.
+    """
     limits = limits or Limits()
     requests = StopRequests()
     began = time.monotonic()
@@ -274,7 +290,7 @@ def perform(topology: Topology, display: Display, limits: Limits | None = None, 
                 log.write("INFO", f"{topology.name}: starting Spark")
             display.starting(topology)
             with _prints_logged():
-                outcome = _start_and_watch(topology, display, requests, limits, options, began)
+                outcome = _run_to_the_end(topology, display, requests, limits, changed, options, began)
         except KeyboardInterrupt:
             outcome = RunOutcome(RunEnd.STOPPED, time.monotonic() - began, up=False)
         except BrokenPipeError:  # of a display that does not notice it itself
@@ -301,14 +317,51 @@ def _log_end(topology: Topology, outcome: RunOutcome) -> None:
             log.write("ERROR" if outcome.kind == RunEnd.FAILED else "INFO", line)
 
 
+def _run_to_the_end(
+    topology: Topology,
+    display: Display,
+    requests: StopRequests,
+    limits: Limits,
+    changed: ChangedCode | None,
+    options: dict[str, Any],
+    began: float,
+) -> RunOutcome:
+    """Run a topology, and each topology that follows it because the code has changed."""
+    outcome, after = _start_and_watch(topology, display, requests, limits, changed, options, began)
+    earlier = Counter(outcome.given_up)
+    committed = outcome.committed or 0
+    while after is not None and changed is not None:
+        topology = after
+        display.reloaded(topology)
+        requests.may_interrupt = True
+        # The session and the checkpoint are there, and what the first start decided is done.
+        again = {name: value for name, value in options.items() if name not in ("master", "settings", "apply")}
+        try:
+            outcome, after = _start_and_watch(topology, display, requests, limits, changed, again, began)
+        except SparkboltError as error:
+            log.error("the changed code cannot be started, so the topology waits for the next change: %s", error)
+            after = None
+            while after is None and not (requests.count or display.is_closed):
+                time.sleep(POLL_SECS)
+                after = changed(topology)
+            if after is None:
+                raise
+            continue
+        earlier.update(outcome.given_up)
+        committed += outcome.committed or 0
+    return replace(outcome, given_up=dict(earlier), committed=committed)
+
+
 def _start_and_watch(
     topology: Topology,
     display: Display,
     requests: StopRequests,
     limits: Limits,
+    changed: ChangedCode | None,
     options: dict[str, Any],
     began: float,
-) -> RunOutcome:
+) -> tuple[RunOutcome, Topology | None]:
+    """Run a topology until it ends, or until its code has changed; returns its outcome, and what follows it."""
     from sparkbolt.spark import jvm  # imported here, since the import of pyspark is slow
 
     jvm.show_prints(display.printed)
@@ -327,7 +380,7 @@ def _start_and_watch(
     try:
         running.on_micro_batch(heard)
         display.started(running)
-        end = _watch(running, display, requests, limits)
+        end = _watch(running, display, requests, limits, changed)
         failure = end.failure
         drained = running.stop(drain=False)
         jvm.await_prints()
@@ -349,8 +402,8 @@ def _start_and_watch(
             committed=committed,
             letters_directory=running.dead_letters_directory,
         )
-        exit_code = outcome.exit_code
-        return outcome
+        exit_code = EXIT_FINISHED if end.followed_by is not None else outcome.exit_code
+        return outcome, end.followed_by
     finally:
         running.close()
         running.exits(exit_code)
@@ -366,6 +419,8 @@ class _End:
     broken_off: int | None = None
     time_over: bool = False
     killed: str | None = None
+    followed_by: Topology | None = None
+    """The topology of changed code, which begins again from the checkpoint."""
 
 
 def _runs(progress: Progress) -> object:
@@ -375,7 +430,13 @@ def _runs(progress: Progress) -> object:
     return next((("call", one.doing.serial) for one in progress.calls if one.waited_for), None)
 
 
-def _watch(running: RunningTopology, display: Display, requests: StopRequests, limits: Limits) -> _End:
+def _watch(
+    running: RunningTopology,
+    display: Display,
+    requests: StopRequests,
+    limits: Limits,
+    changed: ChangedCode | None,
+) -> _End:
     """Wait until the topology ends or must stop; in the second case wait for the open trees, too."""
     until = None if limits.stop_after_secs is None else time.monotonic() + limits.stop_after_secs
     time_over = False
@@ -385,6 +446,9 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
                 return _watch_killed(running, display, requests)
             if running.await_finished(POLL_SECS):
                 return _End(finished=True)
+            after = changed(running.topology) if changed is not None else None
+            if after is not None:
+                return _End(followed_by=after)
             display.look(running)
             time_over = until is not None and time.monotonic() >= until
         trouble = running.trouble if time_over else None  # read before the spouts are deactivated, which may hide it

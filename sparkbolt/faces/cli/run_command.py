@@ -20,7 +20,9 @@ from sparkbolt.faces.cli.command_arguments import Secs
 from sparkbolt.faces.cli.display import choose_display, logged
 from sparkbolt.faces.cli.locate import look_in
 from sparkbolt.faces.cli.operate.detaching import ready, start_detached
+from sparkbolt.faces.cli.operate.serving import serve_beside
 from sparkbolt.faces.cli.program import DRAIN_SECS, Limits, log_to, perform
+from sparkbolt.faces.cli.reloading import Reloader
 from sparkbolt.faces.cli.resolver import topology_of
 
 
@@ -43,6 +45,8 @@ def run(
     log_format: Annotated[str, Parameter(choices=("text", "json"))] = "text",
     spark_log: bool = False,
     detach: bool = False,
+    reload: bool = False,
+    ui: bool = False,
     given: Sequence[str],
     debug: bool,
 ) -> int:
@@ -70,16 +74,30 @@ def run(
         log_format: the format of these files (default: text).
         spark_log: also write Spark's log to this directory.
         detach: run in the background: return when the topology is up or has failed, and write its log to files.
+        reload: when a file of the code changes, begin again from --checkpoint with the changed code, in the same
+            Spark; code with a mistake, or that needs --apply, is reported, and the topology goes on.
+        ui: also serve the user interface until the run ends, and print its login link.
         given: the arguments of the command.
         debug: show the traceback of an error.
     """
     files = [path for path in py_files.split(",") if path]
     look_in(files)
-    loaded = topology_of(topology)
+    reloader = None
+    if reload:
+        if checkpoint is None:
+            raise WrongUseError("--reload begins again from the checkpoint: add --checkpoint DIR")
+        if master is not None and not master.startswith("local"):
+            raise WrongUseError(f"--reload needs a local master, such as local[*], and not {master}")
+        reloader = Reloader(topology, checkpoint)
+    loaded = topology_of(topology) if reloader is None else reloader.load()
+    if detach and ui:
+        raise WrongUseError("--ui ends with the command: start `sparkbolt ui` beside a topology that is detached")
     if detach:
         return start_detached(loaded, given, log_dir, LogFormat.of(log_format))
     if checkpoint is not None and not apply and sys.stdin.isatty() and sys.stderr.isatty():
         apply = is_decided(loaded, checkpoint)
+    if ui:
+        serve_beside(lambda text: print(text, file=sys.stderr))
     display = choose_display(as_json=json)
     with logged(log_level), log_to(log_dir, loaded, log_format) as log:
         if spark_log:
@@ -89,6 +107,7 @@ def run(
                 loaded,
                 shown,
                 Limits(for_, drain),
+                None if reloader is None else reloader.changed,
                 checkpoint=checkpoint,
                 master=master,
                 settings=conf or {},

@@ -43,6 +43,7 @@ def page_routes() -> list[BaseRoute]:
         ONE: topology_pages.one_topology_page,
         f"{ONE}/components/{{component:path}}": topology_pages.component_page,
         f"{ONE}/state/{{component:path}}": topology_pages.state_page,
+        f"{ONE}/peek/{{component:path}}": topology_pages.peek_page,
         f"{ONE}/micro-batches": topology_pages.micro_batches_page,
         f"{ONE}/errors": topology_pages.errors_page,
         f"{ONE}/kafka": topology_pages.lag_page,

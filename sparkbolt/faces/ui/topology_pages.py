@@ -52,6 +52,7 @@ from sparkbolt.faces.ui.urls import path_of
 
 MICRO_BATCHES_SHOWN = 40
 LOG_LINES = 200
+PEEKED_SHOWN = 30
 DEFAULTS = vars(Config())
 """The settings of a topology that sets none."""
 COLOURS = "abcd"
@@ -264,6 +265,31 @@ async def state_page(request: Request) -> Response:
         entry_key=entry_key,
         shown=entry_value if key else brief_value,
         is_still=True,  # each look is work for Spark
+    )
+
+
+async def peek_page(request: Request) -> Response:
+    """``/topologies/ID/peek/C``: the newest tuples of a component; they arrive as long as somebody looks."""
+    asking, id_ = asking_of(request), topology_of(request)
+    document = await asking.document(id_)
+    component = component_of(request, document)
+    stream, match = request.query_params.get("stream", ""), request.query_params.get("match", "")
+    found, refusal = [], ""
+    try:
+        asked = {"component": component["id"], "stream": stream or None, "match": match, "last": PEEKED_SHOWN}
+        found = await asking.ask(id_, "peek", **asked)
+    except (WrongUseError, LateAnswerError) as error:
+        refusal = str(error)
+    return topology_page(
+        request,
+        "peek.html",
+        document,
+        Tab.OVERVIEW,
+        component=component,
+        stream=stream,
+        match=match,
+        found=found[::-1],
+        refusal=refusal,
     )
 
 

@@ -23,6 +23,7 @@ from sparkbolt.control.documents import (
     MetricDocument,
     NowDocument,
     Numbers,
+    PeekedDocument,
     SeriesPoint,
     StreamNumbers,
     TaskNumbers,
@@ -444,6 +445,19 @@ def letter(number: int) -> dict[str, Any]:
 def log_line(text: str, level: str = "WARNING", ago_ms: int = 0, **fields: Any) -> dict[str, Any]:
     found = {"component": None, "task": None, "micro_batch": None, "root": None, **fields}
     return {"time_ms": NOW_MS - ago_ms, "level": level, "topology": "orders", **found, "text": text}
+
+
+def peeked(number: int) -> PeekedDocument:
+    return PeekedDocument(
+        serial=number,
+        time_ms=NOW_MS - 1800,
+        micro_batch_id=8_108,
+        component="enrich",
+        task=2,
+        stream="default",
+        sender="",
+        values=f"{{'sku': 's-{number}'}}",
+    )
 
 
 def log_lines() -> list[dict[str, Any]]:

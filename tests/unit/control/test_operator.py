@@ -29,6 +29,7 @@ from sparkbolt.errors import StateError, WrongUseError
 from sparkbolt.files.local import LocalFiles, append_lines
 from sparkbolt.spark.checkpoint_files import open_files
 from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.wire.peek import Peek, PeekedTuple
 from tests.contract.engines import write_checkpoint
 from tests.unit.api.test_dead_letters import attempt, letter
 from tests.unit.control.topologies import FakeRunning, entry_of
@@ -96,6 +97,35 @@ def test_a_running_topology_is_queried(operator: Operator, running: Running) -> 
     assert not operator.change("words", "kill", wait_secs=1, by="alice")["refused"]
     assert running.fake.killed == [1]
     assert {event["by"] for event in operator.document("words")["events"]} == {None, "alice"}
+
+
+def test_the_tuples_of_a_running_topology_are_seen(operator: Operator, running: Running) -> None:
+    assert operator.peek("words", "lines", match="be") == []
+    [peek] = running.fake.peeks.wanted(0.0)
+    assert peek == Peek("lines", None, "be")
+    running.fake.peeks.add([PeekedTuple(peek, 4, 7_000, "lines", 0, "default", "", "{'line': 'to be'}")])
+    [one] = operator.peek("words", "lines", match="be")
+    assert one == {
+        "serial": 1,
+        "time_ms": 7_000,
+        "micro_batch_id": 4,
+        "component": "lines",
+        "task": 0,
+        "stream": "default",
+        "sender": "",
+        "values": "{'line': 'to be'}",
+    }
+    assert operator.peek("words", "lines", match="be", after=1) == []
+    with pytest.raises(WrongUseError, match="no component 'line': did you mean 'lines'"):
+        operator.peek("words", "line")
+    with pytest.raises(WrongUseError, match="has no stream 'odd'"):
+        operator.peek("words", "lines", stream="odd")
+
+
+def test_a_topology_that_has_ended_shows_no_tuples(operator: Operator, running: Running, home: Path) -> None:
+    Home(str(home)).write({**running.entry, "state": TopologyState.ENDED, "control": None})
+    with pytest.raises(WrongUseError, match="does not run"):
+        operator.peek("words", "lines")
 
 
 def test_the_state_of_a_running_topology_is_read_by_itself(operator: Operator, running: Running) -> None:

@@ -17,10 +17,12 @@ from sparkbolt.control.operable import Places, TopologyView
 from sparkbolt.control.processes import this_process
 from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.driver.overrides import Overrides
+from sparkbolt.driver.peeks import Peeks
 from sparkbolt.driver.transition import recorded, transition
 from sparkbolt.errors import StateError, WrongUseError
 from sparkbolt.layout.lane import Lane, lay_out
 from sparkbolt.spouts import GeneratorSpout
+from sparkbolt.wire.peek import Peek, PeekedTuple
 from tests.unit.kept import KeptInMemory
 
 
@@ -87,6 +89,7 @@ class FakeRunning:
         self.killed: list[float] = []
         self.restarts = 0
         self.taken = 0
+        self.peeks = Peeks()
         self.kept: KeptInMemory | None = KeptInMemory.of_tasks({"be": 2, 7: "x" * 3000}, {"7": None})
 
     @property
@@ -96,6 +99,9 @@ class FakeRunning:
     @property
     def checkpoint(self) -> str | None:
         return "/state"
+
+    def peek(self, peek: Peek, after: int) -> list[tuple[int, PeekedTuple]]:
+        return self.peeks.ask(peek, after, 0.0)
 
     def history(self) -> None:
         return None

@@ -320,3 +320,39 @@ def test_time_limit_reports_the_hanging_call_in_the_driver(
     fake["waits_for"] = None
     outcome, _ = outcome_of(monkeypatch, Limits(0.0), calls=(hung(1.0), hung(9.0, waited_for=False)), **fake)
     assert (outcome.kind, outcome.exit_code) == ("stopped", 0), "a call may take a moment"
+
+
+def reloaded(
+    monkeypatch: pytest.MonkeyPatch, broken: int = 0
+) -> tuple[RunOutcome, list[tuple[Topology, dict[str, Any]]]]:
+    """A run whose code changes until it has started twice; the starts of the first ``broken`` changes fail."""
+    first, starts = build(), []
+
+    def start(self: Topology, **options: Any) -> FakeRunning:
+        starts.append((self, options))
+        if 1 < len(starts) <= 1 + broken:
+            raise EngineError("the spout cannot be opened")
+        ends = len(starts) == 2 + broken
+        return FakeRunning(self, [], finishes=ends, given_up_here={"lines": 2})
+
+    monkeypatch.setattr(Topology, "start", start)
+    display = PlainLines(io.StringIO())
+    options = {"checkpoint": "here", "master": "local[2]", "apply": True}
+    return perform(first, display, None, lambda running: build(), **options), starts
+
+
+def test_a_run_begins_again_with_changed_code_and_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome, starts = reloaded(monkeypatch)
+    assert (outcome.kind, outcome.committed, outcome.given_up) == ("finished", 2, {"lines": 4})
+    (before, options), (after, again) = starts
+    assert before is not after
+    assert options == {"checkpoint": "here", "master": "local[2]", "apply": True}
+    assert again == {"checkpoint": "here"}, "the session is there, and the first start was decided"
+
+
+def test_changed_code_that_cannot_be_started_waits_for_the_next_change(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcome, starts = reloaded(monkeypatch, broken=2)
+    assert (outcome.kind, len(starts)) == ("finished", 4)
+    assert caplog.text.count("cannot be started, so the topology waits for the next change: the spout cannot be") == 2

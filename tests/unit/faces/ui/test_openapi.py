@@ -58,6 +58,7 @@ ANSWERED = {
     "/topologies/{topology}/state": "topologies/orders/state",
     "/topologies/{topology}/state/{component}": "topologies/orders/state/revenue",
     "/topologies/{topology}/settings": "topologies/orders/settings",
+    "/topologies/{topology}/peek/{component}": "topologies/orders/peek/enrich",
 }
 
 

@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from sparkbolt.api.config import Config
 from sparkbolt.control.documents import Answer, TopologyDocument, TopologyEntry
+from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.ui.app import make_app
 from sparkbolt.faces.ui.operator_calls import LateAnswerError
 from sparkbolt.faces.ui.page_routes import page_options
@@ -41,6 +42,8 @@ PAGES = [
     f"{BASE}/state/revenue",
     f"{BASE}/state/revenue?key=12:19",
     f"{BASE}/state/enrich",
+    f"{BASE}/peek/enrich",
+    f"{BASE}/peek/alerts?match=x",
     f"{BASE}/micro-batches",
     f"{BASE}/errors",
     f"{BASE}/trees",
@@ -270,6 +273,27 @@ def test_an_unresponsive_topology_is_shown_with_a_note_that_its_numbers_are_old(
     operator = FakeOperator()
     operator.documents[ORDERS]["live"] = False
     assert "The topology did not answer" in seen(operator, BASE).words
+
+
+def test_a_components_page_leads_to_its_newest_tuples() -> None:
+    operator = FakeOperator()
+    client = client_of(operator)
+    assert f'href="{BASE}/peek/enrich"' in client.get(f"{BASE}/components/enrich").text
+    assert "Waiting for tuples" in client.get(f"{BASE}/peek/enrich").text
+    operator.peeked = [shop.peeked(1), {**shop.peeked(2), "values": NASTY}]
+    page = client.get(f"{BASE}/peek/enrich", params={"stream": "rejected", "match": "s-1"}).text
+    assert page.index("enrich[2]") < page.index("s-1&#39;}"), "the newest tuple is first"
+    assert NASTY not in page
+    assert 'data-part="peek"' in page, "the page asks for those that follow"
+    assert operator.live_asked[-1][1] == {
+        "component": "enrich",
+        "stream": "rejected",
+        "match": "s-1",
+        "after": 0,
+        "last": 30,
+    }
+    operator.live_error = WrongUseError("it has no such stream")
+    assert "it has no such stream" in client.get(f"{BASE}/peek/enrich", params={"stream": "x"}).text
 
 
 def test_a_bolts_page_leads_to_its_state_where_a_key_is_looked_up() -> None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import socket
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from starlette.testclient import TestClient
 
-from sparkbolt.faces.cli import main
+from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli import main, run_command
+from sparkbolt.faces.cli.operate import serving
+from sparkbolt.faces.cli.program import RunEnd, RunOutcome
 
 
 @pytest.fixture
@@ -49,7 +55,7 @@ def test_ui_without_its_packages_says_how_to_install_them(
 
     monkeypatch.setattr("sparkbolt.faces.cli.operate.serving.import_module", missing)
     assert main(["ui"]) == 1
-    said = "sparkbolt ui needs the package 'starlette', which is not installed: pip install 'sparkbolt[ui]'"
+    said = "sparkbolt ui needs the package 'starlette', which is not installed: pip install starlette"
     assert said in capsys.readouterr().err
 
 
@@ -87,3 +93,38 @@ def test_ui_serves_pages_beside_the_interfaces(monkeypatch: pytest.MonkeyPatch, 
     assert missing.status_code == 404
     assert "No topology has the id or name" in missing.text
     assert client.get("/api/v1/cluster/summary").status_code == 200
+
+
+def test_a_run_with_ui_serves_it_at_a_free_port_if_the_usual_one_is_taken(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(serving, "PORT", taken.getsockname()[1])
+        said: list[str] = []
+        serving.serve_beside(said.append)
+    [text] = said
+    found = re.search(r"UI is at (http://\S+/)\nTo make changes, open (http://\S+/login#token=\S+)", text)
+    assert found is not None
+    with urlopen(found[1]) as answer:
+        assert b"Sparkbolt" in answer.read()
+
+
+def test_a_ui_that_cannot_be_served_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(**_: Any) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(serving, "_serve", lambda: refused)
+    with pytest.raises(WrongUseError, match="the user interface cannot be served"):
+        serving.serve_beside(print)
+
+
+def test_a_detached_run_serves_no_ui(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "tests.unit.faces.cli.words:build", "--ui", "--detach"]) == 2
+    assert "start `sparkbolt ui` beside" in capsys.readouterr().err
+
+
+def test_a_run_prints_the_login_link(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(run_command, "serve_beside", lambda say: say("the link"))
+    monkeypatch.setattr(run_command, "perform", lambda *_, **__: RunOutcome(RunEnd.FINISHED, 1.0))
+    assert main(["run", "tests.unit.faces.cli.words:build", "--ui", "--json"]) == 0
+    assert capsys.readouterr().err == "the link\n"
