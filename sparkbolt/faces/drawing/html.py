@@ -7,10 +7,11 @@ style that affects other elements.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape
 
-from sparkbolt.api.metrics import ComponentMetrics
+from sparkbolt.api.metric_texts import series_text
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.running import RunningTopology
 from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.faces.drawing.svg import svg_drawing
@@ -19,6 +20,9 @@ CELL = "padding:2px 8px;text-align:right"
 NAME_CELL = "padding:2px 8px;text-align:left"
 TEXT_CHARACTERS_MAX = 500
 """Longer texts, such as errors, are cut."""
+METRICS_SHOWN = 50
+"""How many series of the metrics that components have declared are shown."""
+METRIC_HEADS = ("metric", "labels", "value")
 HEADS = ("component", "tasks", "emitted", "executed", "acked", "failed", "errors", "pending", "waiting", "execute")
 
 
@@ -44,8 +48,24 @@ def running_html(running: RunningTopology) -> str:
         rows.append(_row("td", _cells(spec, metrics.components.get(spec.id, ComponentMetrics()))))
     lines = [f"<div><b>{_text(running.topology.name)}</b>: {state}, {', '.join(facts)}"]
     lines += [f"<div>{_text(sentence)}</div>" for sentence in why]
-    lines += ['<table style="border-collapse:collapse">', *rows, "</table></div>"]
+    lines += ['<table style="border-collapse:collapse">', *rows, "</table>"]
+    declared = list(_metric_rows(metrics))
+    if declared:
+        shown = [_row("th", METRIC_HEADS), *declared[:METRICS_SHOWN]]
+        lines += ['<table style="border-collapse:collapse">', *shown, "</table>"]
+        more = len(declared) - METRICS_SHOWN
+        lines += [f"<div>and {more:,} more series: running.metrics().value(NAME, LABELS)</div>"] if more > 0 else []
+    lines.append("</div>")
     return "\n".join(lines)
+
+
+def _metric_rows(metrics: TopologyMetrics) -> Iterator[str]:
+    """A row for each series of the metrics that components have declared."""
+    for component, counts in metrics.components.items():
+        for name, metric in sorted(counts.user.items()):
+            for key, numbers in sorted(metric.series.items()):
+                labels = ", ".join(f"{label}={value}" for label, value in zip(metric.labels, key, strict=True))
+                yield _row("td", [f"{component} {name}", labels, series_text(metric, numbers)])
 
 
 def state_of(running: RunningTopology) -> tuple[str, list[str]]:

@@ -12,6 +12,7 @@ import pytest
 from sparkbolt import BasicBolt
 from sparkbolt.api.components import BoltBase
 from sparkbolt.api.metric_handles import MetricsRecorder, TaskMetrics
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.pickling import Pickling
 from sparkbolt.api.statefulness import keeps_state
 from sparkbolt.api.user_metrics import (
@@ -133,6 +134,17 @@ def test_gauges_of_tasks_are_apart_and_the_later_process_counts() -> None:
     assert metric_value({"bolt": sums}, "size", {"task": 0}) == 5
     assert metric_value({"bolt": sums}, "size", {"task": 1}) == 3
     assert metric_value({"bolt": sums}, "size") == 8
+
+
+def test_a_gauge_of_a_later_micro_batch_counts_even_if_its_clock_is_behind() -> None:
+    total = TopologyMetrics()
+    for value, wall_ms in ((9, 20.0), (2, 10.0)):
+        recorder = MetricsRecorder(wall_ms=lambda wall_ms=wall_ms: wall_ms)  # type: ignore[misc]
+        metrics = TaskMetrics(recorder, "bolt", 0)
+        metrics.gauge("size").set(value)
+        metrics.counter("sizes").inc()
+        total.add({"bolt": ComponentMetrics(user=recorder.take()["bolt"])})
+    assert (total.value("size"), total.value("sizes")) == (2, 2)
 
 
 def test_series_are_bounded_in_a_process_and_over_all() -> None:

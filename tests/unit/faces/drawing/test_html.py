@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 
 from sparkbolt import ComponentMetrics, ComponentState, RunningTopology, Topology, TopologyBuilder, TopologyMetrics
-from sparkbolt.faces.drawing.html import running_html, topology_html
+from sparkbolt.api.user_metrics import MetricKind, UserMetric
+from sparkbolt.faces.drawing.html import METRICS_SHOWN, running_html, topology_html
 from sparkbolt.faces.drawing.svg import svg_drawing
 from tests.topologies import Split
 from tests.unit.faces.cli.words import Lines, Sink
@@ -113,6 +114,19 @@ def test_a_running_topology_is_shown_with_its_state_counts_and_latencies() -> No
         | {"errors": "0", "pending": "", "waiting": "", "execute": "0.025 ms"},
     ]
     assert rows[2][0] == "count", "also a component that has counted nothing yet"
+
+
+def test_a_running_topology_shows_the_metrics_that_its_components_declare() -> None:
+    users = {(str(number),): [number] for number in range(METRICS_SHOWN)}
+    own = {
+        "sizes": UserMetric(MetricKind.HISTOGRAM, buckets=(1.0,), series={(): [1, 1, 4]}),
+        "users": UserMetric(MetricKind.COUNTER, labels=("user",), series=dict(users)),
+    }
+    text = running_html(Shown(built(), metrics=TopologyMetrics({"split": ComponentMetrics(user=own)})))
+    found = cells(text)
+    assert ["split sizes", "", "2 values, mean 2, p50 1, p99 &gt; 1"] in found
+    assert ["split users", "user=7", "7"] in found
+    assert "and 1 more series" in text
 
 
 @pytest.mark.parametrize(
