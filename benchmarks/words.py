@@ -1,7 +1,7 @@
-"""Word count with class bolts, and what tracking costs.
+"""Word count with class bolts and with streams, and what tracking costs.
 
-How many words a second does api.md's word count count on two cores, with its counts durable and every line tracked; and
-how much faster would it be untracked?
+How many words a second does api.md's word count count on two cores, with its counts durable and every line tracked; are
+streams as fast as class bolts; and how much faster would it be untracked?
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ FIRST_BUDGET = 2 << 20
 BARE_WORDS = 4_000_000
 BARE_MIN = 0.55
 """How much of the bare loop's words a second is wanted, although two processes do the work: it does next to nothing."""
+STREAMS_MIN = 0.95
+"""How much of the speed of class bolts streams should have."""
 WARM_WORDS = 2_000_000
 TURN_BYTES = 6 << 20
 """Of a micro-batch, where tracking takes turns with none: 1.1 million words."""
@@ -95,6 +97,16 @@ def class_bolts(text: Text, *, tracked: bool = True, target_ms: int = TARGET_MS)
     return word_count(text.path, SplitSentence(), WordCount(), tracked=tracked, target_ms=target_ms)
 
 
+def by_streams(text: Text) -> Topology:
+    """api.md's word count with streams as functions, with the settings of ``class_bolts``."""
+    builder = TopologyBuilder("word-count", word_count(text.path, SplitSentence(), WordCount()).config)
+    spout = TextSpout(text.path)
+    spout.first_budget = FIRST_BUDGET
+    lines = builder.stream(spout, name="lines", parallelism=PARALLELISM)
+    lines.flat_map(lambda tup: tup.line.split(), outputs=["word"], name="split").key_by("word").count(name="count")
+    return builder.build()
+
+
 def warm() -> None:
     """Start Spark and let its compiler see a word count; what is measured comes after."""
     run(class_bolts(zipf_text(WARM_WORDS)))
@@ -120,10 +132,11 @@ def figures(options: Options) -> Iterator[Figure]:
         )
     text, large = zipf_text(options.words), zipf_text(options.words, ranks=VOCABULARY)
     warm()
-    bare, with_acks, bare_large, by_default, by_half = in_turn(
+    bare, with_acks, streamed, bare_large, by_default, by_half = in_turn(
         options.rounds,
         lambda: bare_loop(text),
         lambda: rate_of(class_bolts(text), text),
+        lambda: rate_of(by_streams(text), text),
         lambda: bare_loop(large),
         lambda: rate_of(class_bolts(large, target_ms=DEFAULT_TARGET_MS), large),
         lambda: rate_of(class_bolts(large, target_ms=DEFAULT_TARGET_MS // 2), large),
@@ -133,6 +146,9 @@ def figures(options: Options) -> Iterator[Figure]:
     yield Figure("words", "a bare loop in one process", bare, "words/s")
     against = ratios(with_acks, bare)
     yield Figure("words", "class bolts, tracked, against the bare loop", against, "times", Aim("at least", BARE_MIN))
+    yield Figure("words", "streams, tracked", streamed, "words/s")
+    against = ratios(streamed, with_acks)
+    yield Figure("words", "streams against class bolts", against, "times", Aim("at least", STREAMS_MIN))
     facts = {"words": large.words, "distinct": large.distinct, "micro_batch_target_ms": DEFAULT_TARGET_MS}
     yield Figure("words", "the same with the default target", by_default, "words/s", notes=facts)
     yield Figure("words", "a bare loop over that text", bare_large, "words/s")

@@ -30,6 +30,7 @@ DOORS = {
     "sparkbolt.windows": "Windows, and policies of one's own.",
     "sparkbolt.telemetry": "Traces for OpenTelemetry.",
     "sparkbolt.testing": "Tests of a topology, and its simulation, without Spark.",
+    "sparkbolt.pytest_plugin": "The pytest fixture `topology_driver`.",
     "sparkbolt.errors": "Errors that logs name and few programs catch; those that many catch are at the front door.",
 }
 SECTIONS = ("Args", "Returns", "Yields", "Raises")

@@ -9,11 +9,10 @@ Readings come up to five seconds out of order; what comes later than that is pri
 from __future__ import annotations
 
 import random
-from datetime import timedelta
 
 import pyarrow.compute as pc
 
-from sparkbolt import TopologyBuilder, WindowedBolt, bolt
+from sparkbolt import Sliding, TopologyBuilder, WindowedBolt, bolt, seconds
 from sparkbolt.bolts import PrintBolt
 from sparkbolt.spouts import GeneratorSpout
 
@@ -35,6 +34,7 @@ class MovingAverage(WindowedBolt):
     """The mean of a window's values."""
 
     outputs = ["sensor", "average", "end"]
+    window = Sliding(seconds=20, every=seconds(10), timestamp="at", lag=seconds(5), late="late", key="sensor")
 
     def execute(self, window, collector):
         values = window.column("value")
@@ -50,17 +50,9 @@ def tell_late(tup):
 
 def build():
     """The topology: readings, average, print."""
-    average = (
-        MovingAverage()
-        .with_window(timedelta(seconds=20), slide=timedelta(seconds=10))
-        .with_timestamp_field("at")
-        .with_lag(timedelta(seconds=5))
-        .with_late_tuple_stream("late")
-        .with_key("sensor")
-    )
     builder = TopologyBuilder("moving-average")
     builder.set_spout("readings", GeneratorSpout(readings, outputs=["sensor", "at", "value"], count=READINGS))
-    builder.set_bolt("average", average, parallelism=2).fields_grouping("readings", ["sensor"])
+    builder.set_bolt("average", MovingAverage(), parallelism=2).fields_grouping("readings", ["sensor"])
     builder.set_bolt("late", tell_late).shuffle_grouping("average", "late")
     builder.set_bolt("print", PrintBolt()).shuffle_grouping("average").shuffle_grouping("late")
     return builder.build()

@@ -9,9 +9,8 @@ Each user has windows of their own; a session fires when the clicks of all users
 from __future__ import annotations
 
 import random
-from datetime import timedelta
 
-from sparkbolt import TopologyBuilder, WindowedBolt
+from sparkbolt import Session, TopologyBuilder, WindowedBolt, minutes
 from sparkbolt.bolts import PrintBolt
 from sparkbolt.spouts import GeneratorSpout
 
@@ -34,20 +33,19 @@ class Sessions(WindowedBolt):
     """A session in a line: who, how long, and the way through the pages."""
 
     outputs = ["user", "minutes", "clicks", "bought"]
+    window = Session(gap=minutes(30), timestamp="at", key="user")
 
     def execute(self, window, collector):
         pages = window.column("page").to_pylist()
-        gap = timedelta(minutes=30) // timedelta(milliseconds=1)
-        minutes = (window.end_ms - gap - window.start_ms) / MINUTE_MS
-        collector.emit([window.key, round(minutes, 1), len(pages), "pay" in pages])
+        lasted = (window.end_ms - window.start_ms) / MINUTE_MS - 30
+        collector.emit([window.key, round(lasted, 1), len(pages), "pay" in pages])
 
 
 def build():
     """The topology: clicks, sessions, print."""
-    sessions = Sessions().with_session_gap(timedelta(minutes=30)).with_key("user").with_timestamp_field("at")
     builder = TopologyBuilder("sessions")
     builder.set_spout("clicks", GeneratorSpout(clicks, outputs=["user", "at", "page"], count=CLICKS))
-    builder.set_bolt("sessions", sessions, parallelism=2).fields_grouping("clicks", ["user"])
+    builder.set_bolt("sessions", Sessions(), parallelism=2).fields_grouping("clicks", ["user"])
     builder.set_bolt("print", PrintBolt()).shuffle_grouping("sessions")
     return builder.build()
 

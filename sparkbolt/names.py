@@ -29,6 +29,7 @@ from sparkbolt.api.interfaces import (
     KeyValueState,
     SpoutCollector,
 )
+from sparkbolt.api.metric_handles import CounterMetric, GaugeMetric, HistogramMetric, TaskMetrics, TimerMetric
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.moved_code import moved_from
 from sparkbolt.api.progress import Progress
@@ -37,9 +38,11 @@ from sparkbolt.api.reports import ErrorReport, Fail, FailedTree, MicroBatchRepor
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.api.running import RunningTopology, Telemetry, TelemetrySink
 from sparkbolt.api.story import Hop, Story
-from sparkbolt.api.topology import BoltDeclarer, ComponentHandle, StreamHandle, Topology, TopologyBuilder
+from sparkbolt.api.topology import BoltDeclarer, ComponentHandle, StreamHandle, Topology
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.api.tuples import Direct, Tuple
+from sparkbolt.api.user_metrics import UserMetric
+from sparkbolt.connectors.function_spouts import spout
 from sparkbolt.errors import (
     CheckpointError,
     ConfigError,
@@ -57,6 +60,7 @@ from sparkbolt.errors import (
     Unavailable,
 )
 from sparkbolt.launch import load  # noqa: F401  with it topologies find their engine
+from sparkbolt.streams import KeyedStream, Stream, TopologyBuilder, WindowedStream
 from sparkbolt.windows import (
     Count,
     LateTuple,
@@ -89,6 +93,7 @@ __all__: list[str] = [
     "Config",
     "ConfigError",
     "Count",
+    "CounterMetric",
     "DeadLetter",
     "DeadLetterSink",
     "Direct",
@@ -100,11 +105,14 @@ __all__: list[str] = [
     "FailedException",
     "FailedTree",
     "FencedError",
+    "GaugeMetric",
     "Grouping",
     "GroupingContext",
+    "HistogramMetric",
     "Hop",
     "InvalidTopology",
     "KeyValueState",
+    "KeyedStream",
     "LateTuple",
     "MessageOutcome",
     "MicroBatchReport",
@@ -126,9 +134,12 @@ __all__: list[str] = [
     "StateError",
     "StatefulBolt",
     "Story",
+    "Stream",
     "StreamHandle",
+    "TaskMetrics",
     "Telemetry",
     "TelemetrySink",
+    "TimerMetric",
     "Topology",
     "TopologyBuilder",
     "TopologyContext",
@@ -138,8 +149,10 @@ __all__: list[str] = [
     "Tuple",
     "TupleWindow",
     "Unavailable",
+    "UserMetric",
     "WindowCollector",
     "WindowedBolt",
+    "WindowedStream",
     "bolt",
     "days",
     "hours",
@@ -147,4 +160,5 @@ __all__: list[str] = [
     "minutes",
     "moved_from",
     "seconds",
+    "spout",
 ]

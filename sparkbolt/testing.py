@@ -11,11 +11,11 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import EllipsisType, TracebackType
+from types import TracebackType
 from typing import Any, TypeVar
 
 from sparkbolt.api.causes import MessageOutcome
@@ -27,22 +27,25 @@ from sparkbolt.api.interfaces import SpoutCollector
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.api.retry import RetryPolicy
-from sparkbolt.api.topology import ComponentSpec, Topology, TopologyBuilder, topology_of
+from sparkbolt.api.topology import ComponentSpec, Topology, topology_of
 from sparkbolt.api.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.api.unsent import unsent_messages
 from sparkbolt.base.engine_door import engine
+from sparkbolt.base.ids import tree_key
 from sparkbolt.base.tracebacks import folded
 from sparkbolt.driver.begun import Begun
 from sparkbolt.driver.ledger.ledger import FailedTree, Promotion
 from sparkbolt.errors import EngineError, UnknownNameError
 from sparkbolt.launch import load  # noqa: F401  with it a topology finds the sinks of its dead letters
 from sparkbolt.sim.checkers.dead_letter_sinks import letters_in
+from sparkbolt.sim.driver_results import DriverResult, FailedMessage
 from sparkbolt.sim.emitted_tuples import EmittedTuple
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.loops import outside_of_loops
 from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.report import SimulationReport, simulate
 from sparkbolt.sim.sources import values_row
+from sparkbolt.streams import TopologyBuilder
 from sparkbolt.wire.frames import Column, python_values
 from sparkbolt.worker.state.task_view import StateOfTasks, TaskView, with_classes
 
@@ -53,36 +56,6 @@ log = logging.getLogger("sparkbolt")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MICRO_BATCHES_MAX = 100_000
 """How many micro-batches one call runs at most; then it raises, because the topology does not become idle."""
-
-
-@dataclass(frozen=True, eq=False)
-class FailedMessage:
-    """A message whose tree failed.
-
-    It is equal to another one with the same fields, and to ``...``. So a test can check how many messages failed, or
-    how one of several messages failed, without writing down every field of each.
-    """
-
-    message_id: Any
-    cause: str
-    """``exception``, ``fail`` (a bolt failed the tuple), ``timeout``, or ``emit`` (emitted values cannot be sent)."""
-    story: str
-    """The tree in one line: its root, its spout task, the task that failed it, when and why."""
-    component: str
-    """The component that failed it; for a timeout, the last known one with a tuple that it neither acked nor failed."""
-    task: int
-    """The task's index within that component."""
-    reason: str
-    """The reason that the bolt gave, or the text of the exception."""
-    traceback: str | None = None
-
-    def __eq__(self, other: object) -> bool:
-        """Whether ``other`` is ``...`` or has the same fields."""
-        if isinstance(other, EllipsisType):
-            return True
-        return isinstance(other, FailedMessage) and dataclasses.astuple(self) == dataclasses.astuple(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -417,7 +390,7 @@ class TopologyTestDriver:
         for who, where, columns in self._emitted:
             if (who, where) == (component, stream):
                 tuples += (EmittedTuple(fields, row) for row in zip(*map(python_values, columns), strict=True))
-        return tuples
+        return DriverResult(tuples, lambda: self._account(*self._acked))
 
     def state(self, component: str) -> ComponentState:
         """What the tasks of a bolt keep now: keys and values of its ``KeyValueState``, and its durable attributes.
@@ -437,11 +410,13 @@ class TopologyTestDriver:
 
     def acked(self, spout: str) -> list[Any]:
         """The ids of the messages whose trees were acked, in that order; raises KeyError for an unknown spout."""
-        return list(self._acked[self._spout(spout).id])
+        component = self._spout(spout).id
+        return DriverResult(self._acked[component], lambda: self._account(component))
 
     def failed(self, spout: str) -> list[FailedMessage]:
         """The messages whose trees failed, in that order; raises KeyError for an unknown spout."""
-        return list(self._failed[self._spout(spout).id])
+        component = self._spout(spout).id
+        return DriverResult(self._failed[component], lambda: self._account(component))
 
     def dead_letters(self, spout: str) -> list[DeadLetter]:
         """The dead letters of a spout's messages, as they would be written to its file, topic, sink or checkpoint.
@@ -488,24 +463,57 @@ class TopologyTestDriver:
 
     def pending(self, spout: str) -> list[Any]:
         """The ids of fed messages that are neither acked nor failed, oldest first; KeyError as in ``acked``."""
-        found: list[Any] = []
-        for number in self._topology.tasks(self._spout(spout).id):
-            buffer = self._engine.coordinator.buffers[number]
-            unfinished = [buffer.unfinished[position].message_id for position in sorted(buffer.unfinished)]
-            found += [message_id for message_id in unfinished if message_id not in self._given_up[number]]
-            found += [one.message_id for one in buffer.waiting if one.message_id is not None]
-            found += [fed[2] for fed in self._spout_task(number).fed if fed[2] is not None]
-        return found
+        return [message_id for message_id, _ in self._unfinished(self._spout(spout).id)]
 
     def errors(self) -> list[ReportedError]:
         """The errors that components raised or reported, in the order in which the driver received them."""
         return list(self._errors)
 
+    def metric(self, name: str, labels: Mapping[str, Any] | None = None, component: str | None = None) -> float:
+        """The value of a metric that bolts declare with ``context.metrics``, as in ``TopologyMetrics.value``.
+
+        The clock of a test does not move while a bolt works: a timer counts, and its durations are 0.
+        """
+        return self.metrics().value(name, labels, component)
+
     def metrics(self) -> TopologyMetrics:
         """A copy of the counters, as ``running.metrics()`` returns them on Spark."""
-        return self._engine.ledger.metrics.copy_for(self._topology.components)
+        return self._engine.metrics()
 
     # How the results are collected.
+
+    def _unfinished(self, spout: str) -> Iterator[tuple[Any, int | None]]:
+        """The ids of a spout's pending messages, each with the key of its tree, or None if no bolt has got it yet."""
+        for number in self._topology.tasks(spout):
+            buffer = self._engine.coordinator.buffers[number]
+            for position in sorted(buffer.unfinished):
+                message_id = buffer.unfinished[position].message_id
+                if message_id not in self._given_up[number]:
+                    yield message_id, tree_key(number, position)
+            waiting = [one.message_id for one in buffer.waiting]
+            waiting += [fed[2] for fed in self._spout_task(number).fed]
+            yield from ((message_id, None) for message_id in waiting if message_id is not None)
+
+    def _account(self, *spouts: str) -> list[str]:
+        """What happened to the messages of spouts, in lines: how each failed, where each is that is not finished."""
+        ends: list[str] = []
+        counts: list[str] = []
+        for spout in spouts:
+            failed, pending = self._failed[spout], list(self._unfinished(spout))
+            for one in failed:
+                ends += one.lines("spout" if self._component(one.component).is_spout else "bolt")
+            for message_id, key in pending:
+                why = "it is not emitted yet: call run_until_idle()"
+                if key is not None:
+                    why = self._engine.ledger.story(key).why or "it waits for a retry: advance the time"
+                ends.append(f"message {message_id!r} is not finished: {why}")
+            acked = len(self._acked[spout])
+            counts.append(f"spout {spout!r}: {acked} acked, {len(failed)} failed, {len(pending)} not finished")
+        known = {one.reason for spout in spouts for one in self._failed[spout]}
+        others = dict.fromkeys(
+            f"{one.component!r} reported: {one.text}" for one in self._errors if one.text not in known
+        )
+        return [*ends, *others, *counts]
 
     def _see(self, component: str, task: int, stream: str, columns: Sequence[Column]) -> None:
         self._emitted.append((component, stream, columns))
@@ -539,7 +547,14 @@ class TopologyTestDriver:
                 fail = tree.fail
                 self._failed[component].append(
                     FailedMessage(
-                        message_id, fail.cause, tree.story, fail.component, fail.task, fail.reason, fail.traceback
+                        message_id,
+                        fail.cause,
+                        tree.story,
+                        fail.component,
+                        fail.task,
+                        fail.reason,
+                        fail.traceback,
+                        tree.attempt,
                     )
                 )
             spout.acked.clear()

@@ -77,6 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     which classes it has loaded.
     """
     durations.register(config)
+    config.pluginmanager.import_plugin("sparkbolt.pytest_plugin")  # where an older install has no entry point for it
     config.pluginmanager.register(spark_session)  # for examples in docstrings, too, which are outside of this folder
     os.environ.setdefault("SPARKBOLT_CACHE", "off")
     before = os.environ.get("SPARKBOLT_HOME")

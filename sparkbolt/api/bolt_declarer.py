@@ -27,7 +27,7 @@ from sparkbolt.base.exceptions import printed
 class StreamHandle:
     """One stream of a declared component: ``checked.stream("errors")``. Grouping methods accept it."""
 
-    component: Source
+    component: str
     """The id of the component that emits it."""
     stream: str
 
@@ -59,8 +59,14 @@ class ComponentHandle:
         return f"<{self._declaration}>"
 
 
-Source: TypeAlias = str | ComponentHandle | StreamHandle
-"""What a bolt subscribes to: a component, by its id or its handle, or a handle of one of its streams."""
+class StreamHandles:
+    """Streams that are subscribed to together: ``Stream`` of ``builder.stream`` is one. Grouping methods accept it."""
+
+    handles: tuple[StreamHandle, ...]
+
+
+Source: TypeAlias = str | ComponentHandle | StreamHandle | StreamHandles
+"""What a bolt subscribes to: a component, by its id or its handle, or a handle of one or more of its streams."""
 
 
 class BoltDeclarer(ComponentHandle):
@@ -129,13 +135,18 @@ class BoltDeclarer(ComponentHandle):
         """Send tuples to the tasks that a custom grouping chooses (Storm's ``customGrouping``).
 
         Args:
-            component: the component that emits them: its id, or its handle; or the handle of one of its streams.
+            component: the component that emits them: its id, or its handle; or the handle of one of its streams, or a
+                ``Stream``.
             grouping: chooses the tasks.
             stream: the stream on which they are emitted; it is not given in addition to the handle of a stream.
             feedback: whether the bolt gets them in the micro-batch after the one in which they are emitted. A
                 subscription with ``feedback`` may close a cycle; their trees stay open, at most for ``max_hops``
                 micro-batches in which they are fed back.
         """
+        if isinstance(component, StreamHandles):
+            for handle in component.handles:
+                self.grouping(handle, grouping, stream, feedback=feedback)
+            return self
         given: object = grouping
         marked: object = feedback
         source, stream = self._named(component, stream)

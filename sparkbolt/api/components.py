@@ -18,6 +18,7 @@ import pyarrow as pa
 from sparkbolt.api.arguments import Check, whole
 from sparkbolt.api.config import Config
 from sparkbolt.api.dead_letters import DeadLetters, DeadLetterSink, RawMessage
+from sparkbolt.api.metric_handles import TaskMetrics
 from sparkbolt.api.named_fields import Fields
 from sparkbolt.api.pickling import never_durable
 from sparkbolt.api.ranges import BadRecord, Range, RecordChunk, chunk_of
@@ -83,6 +84,8 @@ class TopologyContext:
     """The id that the component had before, if it is declared. What it has stored outside by that id is its own."""
     spark: Any = None
     """The topology's own Spark session, in ``begin`` of a ``Committer``; None everywhere else."""
+    metrics: TaskMetrics = field(default_factory=TaskMetrics, repr=False, compare=False)
+    """Declares counters, gauges, histograms and timers of your own."""
 
     def output_path(self, path: str | os.PathLike[str]) -> str:
         """Return the path at which a file or directory for ``path`` must be written.

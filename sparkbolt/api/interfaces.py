@@ -1,9 +1,4 @@
-"""Interfaces: the objects with which user code emits, acks, fails and stores state.
-
-The values of a tuple are a list or tuple in the order of the stream's fields; or they have the names of the fields: a
-mapping, or an instance of a NamedTuple or a dataclass. If the stream has one field, its value alone is enough, unless
-it is None or a collection.
-"""
+"""Interfaces: the objects with which user code emits, acks, fails and stores state."""
 
 from __future__ import annotations
 
@@ -20,14 +15,17 @@ class BasicCollector(Protocol):
     whose ``execute`` is running, or to none in ``flush``. The collector of an ``AsyncBolt`` belongs to one tuple and
     can be used until its ``execute`` ends. At any other time ``emit`` raises. Only the thread that runs ``execute`` may
     use it.
+
+    Values that are emitted are a list or tuple in the order of the stream's fields, or have the names of the fields: a
+    mapping, or an instance of a NamedTuple or a dataclass. If the stream has one field, its value alone is enough,
+    unless it is None or a collection.
     """
 
     def emit(self, values: Any, stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         """Emit a tuple anchored to the input; ``anchors`` is always rejected, with an error that names the alternative.
 
         Raises:
-            EmitError: the stream is not declared, or ``values`` are not those of its fields; anchors
-                are given.
+            EmitError: the stream is not declared, or ``values`` are not those of its fields; anchors are given.
         """
 
     def emit_direct(self, task: int, values: Any, stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
@@ -42,14 +40,14 @@ class BasicCollector(Protocol):
 
 
 class BoltCollector(Protocol):
-    """The collector of ``Bolt``: anchor, ack and fail explicitly."""
+    """The collector of ``Bolt``: anchor, ack and fail explicitly. It takes values as that of ``BasicBolt`` does."""
 
     def emit(self, values: Any, anchors: Tuple | Sequence[Tuple] | None = None, stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple, anchored to one tuple, to several tuples (even the same one twice), or to none.
 
         Raises:
-            EmitError: the stream is not declared, or ``values`` are not those of its fields; an anchor
-                is not a ``Tuple``.
+            EmitError: the stream is not declared, or ``values`` are not those of its fields; an anchor is not a
+                ``Tuple``.
         """
 
     def emit_direct(
@@ -88,7 +86,7 @@ class ColumnCollector(Protocol):
         """Emit rows, column by column.
 
         Args:
-            columns: one Arrow array (or sequence) for each field of the stream, all of one length.
+            columns: one Arrow array (or sequence) for each field of the stream, all of one length; or by name.
             anchors: integers[rows], Arrow or numpy: for each output row the index of the input row to which it is
                 anchored; None for no anchors.
             stream: the name of the stream.
@@ -102,7 +100,7 @@ class ColumnCollector(Protocol):
 
 
 class SpoutCollector(Protocol):
-    """The collector of ``Spout``: emits with or without a message id."""
+    """The collector of ``Spout``: emits with or without a message id; takes values as that of ``BasicBolt`` does."""
 
     room: int
     """How many tuples the topology can take now, by its rate and ``max_spout_pending``. A spout may emit more: they

@@ -12,6 +12,7 @@ from typing import Any
 
 from sparkbolt.api.components import AsyncBolt, BoltBase, ColumnBolt, Component
 from sparkbolt.api.function_bolts import FunctionBolt
+from sparkbolt.api.function_calls import FunctionCall
 
 _OF_ALL = ("prepare", "cleanup", "open", "close", "dead_letter_sink", "init_state", "migrate", "rescale")
 _OF_BOLTS = ("execute", "flush", "row", "begin", "commit", "end")
@@ -38,6 +39,9 @@ def method_mistakes(component: Component) -> list[str]:
     """Return one sentence for each method that cannot be called, or would do nothing."""
     if isinstance(component, FunctionBolt):
         return list(_of_function(component))
+    call = getattr(component, "call", None)
+    if isinstance(call, FunctionCall) and (wrong := call.mistake()):
+        return [wrong]
     mistakes = []
     for name in _METHODS:
         declared = _declared(component, name)
@@ -113,7 +117,7 @@ def _laziness(component: Component, name: str, method: Any) -> str | None:
         if name == "next_tuple":
             return (
                 "its next_tuple has a yield in it, so that a call would run nothing: emit with collector.emit(values, "
-                "message_id=...), or see GeneratorSpout"
+                "message_id=...), or make a function of it, with @spout"
             )
         if name not in _MAY_YIELD:
             return f"its {name} has a yield in it, so that a call would run nothing: return what it is to give"

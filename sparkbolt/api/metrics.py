@@ -5,14 +5,15 @@ Counts are sent with the micro-batch in which they arose, and are added once, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.user_metrics import UserMetric, add_user_metrics, copied, forget_gauges, metric_value
 from sparkbolt.base.codec import SPARSE
 from sparkbolt.errors import UnknownNameError
 
@@ -71,6 +72,8 @@ class ComponentMetrics:
     """How many milliseconds that watermark was behind the time of its micro-batch (not a total)."""
     dead_letters: int = 0
     """Messages of a spout whose dead letters are durable; each is also in ``given_up``."""
+    user: dict[str, UserMetric] = field(default_factory=dict)
+    """By name: the metrics that the component has declared with ``context.metrics``; see ``TopologyMetrics.value``."""
 
     @property
     def watermark_text(self) -> str:
@@ -108,6 +111,8 @@ class ComponentMetrics:
         if other.watermark_ms and not 0 < self.watermark_ms <= other.watermark_ms:
             self.watermark_ms = other.watermark_ms
             self.watermark_behind_ms = other.watermark_behind_ms
+        if other.user:
+            add_user_metrics(self.user, other.user)
 
 
 def _utc(time_ms: int) -> tuple[str, str]:
@@ -212,15 +217,32 @@ class TopologyMetrics:
         ['lines', 'split']
         """
         counts = ComponentCounts((component, ComponentMetrics()) for component in components)
-        counts.update((component, replace(own)) for component, own in self.components.items())
+        counts.update((component, replace(own, user=copied(own.user))) for component, own in self.components.items())
         lags = {component: dict(of_sources) for component, of_sources in self.lags.items()}
         secs = {component: dict(of_sources) for component, of_sources in self.lag_secs.items()}
         return replace(self, components=counts, lags=lags, lag_secs=secs)
 
+    def value(self, name: str, labels: Mapping[str, Any] | None = None, component: str | None = None) -> float:
+        """Return the value of a metric that components have declared: the sum of its series with the given labels.
+
+        ``NAME`` and ``NAME_count`` of a histogram or a timer are the number of its values, ``NAME_sum`` is their sum.
+        A metric that has recorded nothing is 0.
+
+        Args:
+            name: the name of the metric.
+            labels: the values of some of its labels; a gauge also has the label ``task``.
+            component: the only component to look at; None: all.
+
+        Raises:
+            UnknownNameError: no component has declared the metric, or it has no such label; it is a KeyError.
+        """
+        return metric_value({id_: own.user for id_, own in self.components.items()}, name, labels, component)
+
     def add(self, other: dict[str, ComponentMetrics]) -> None:
-        """Add the counts of one micro-batch."""
+        """Add the counts of one micro-batch, which is later than all that were added."""
         for component, counts in other.items():
             own = self.of(component)
             if counts.watermark_ms:
                 own.watermark_ms = 0
+            forget_gauges(own.user, counts.user)
             own.add(counts)

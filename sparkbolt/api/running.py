@@ -5,6 +5,7 @@ The interface does not depend on the engine; ``spark.running`` implements it on 
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -19,6 +20,10 @@ from sparkbolt.base.engine_door import engine
 if TYPE_CHECKING:
     from sparkbolt.api.progress import Progress
     from sparkbolt.api.topology import Topology
+
+
+WAIT_SECS = 0.5
+"""How long a thread of ``RunningTopology.wait`` waits before it looks whether it is still awaited."""
 
 
 class TelemetrySink(Protocol):
@@ -57,7 +62,8 @@ class Telemetry(Protocol):
 class RunningTopology(ABC):
     """A running topology; ``Topology.start`` returns it. Used in a ``with`` statement, it is stopped at the end.
 
-    All methods may be called from any thread. A notebook shows it as a table of its state and counts at that moment.
+    All methods may be called from any thread. Methods block, except ``wait``, which is for asyncio, as is
+    ``async with``. A notebook shows it as a table of its state and counts at that moment.
 
     >>> from sparkbolt import TopologyBuilder, bolt
     >>> from sparkbolt.spouts import GeneratorSpout
@@ -265,6 +271,23 @@ class RunningTopology(ABC):
             EngineError: the topology failed, or was stopped.
         """
 
+    async def wait(self, timeout_secs: float | None = None) -> bool:
+        """Wait as ``await_finished`` does, in asyncio: ``await running.wait()`` leaves the event loop free.
+
+        If the awaiting task is cancelled, the topology goes on. In code without asyncio, call ``await_finished``.
+
+        Raises:
+            EngineError: the topology failed, or was stopped.
+        """
+        now = asyncio.get_running_loop().time
+        until = None if timeout_secs is None else now() + timeout_secs
+        while True:
+            left = WAIT_SECS if until is None else min(WAIT_SECS, max(0.0, until - now()))
+            if await asyncio.to_thread(self.await_finished, left):
+                return True
+            if until is not None and now() >= until:
+                return False
+
     def _repr_html_(self) -> str:
         """Return the HTML for a notebook: the state, the counts and the latencies at this moment."""
         return str(engine("running_html")(self))
@@ -278,3 +301,13 @@ class RunningTopology(ABC):
     ) -> None:
         """Stop the topology; if an exception leaves the block, do not wait for open trees."""
         self.stop(drain=error is None)
+
+    async def __aenter__(self) -> Self:
+        """Return the running topology itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """As ``__exit__``, without blocking the event loop."""
+        await asyncio.to_thread(self.__exit__, kind, error, traceback)

@@ -10,7 +10,7 @@ import dis
 import inspect
 import types
 from abc import ABC
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Generic
@@ -25,6 +25,8 @@ _STORES = {"STORE_ATTR", "DELETE_ATTR"}
 _READS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "POP_TOP"}
 """The operations that may follow a load of ``self`` without passing ``self`` on."""
 _ATTRIBUTE_WRITERS = {"setattr", "delattr", "__dict__", "vars", "exec", "eval", "__setattr__", "object", "locals"}
+_DECLARERS = frozenset({"counter", "gauge", "histogram", "timer"})
+"""The methods of ``context.metrics``."""
 _BASES = ("sparkbolt.api.", "sparkbolt.worker.", "sparkbolt.windows.")
 """The packages of Sparkbolt's own base classes of bolts."""
 _DATA = (str, bytes, int, float, bool, type(None), tuple, list, dict, set, frozenset, type)
@@ -94,13 +96,31 @@ def _stores(code: types.CodeType, own: str | None) -> bool:
     if _ATTRIBUTE_WRITERS.intersection(code.co_names):
         return True
     steps = list(dis.get_instructions(code))
-    if any(step.opname in _STORES for step in steps):
-        return True
+    for place, step in enumerate(steps):
+        if step.opname in _STORES and not _declares_metric(steps, place, code, own):
+            return True
     for step, following in pairwise(steps):
-        if _loads(step, own) and following.opname not in _READS:
+        if _loads(step, own) and following.opname not in (*_READS, *_STORES):
             return True
     nested = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
     return any(_stores(inner, own if own in inner.co_freevars else None) for inner in nested)
+
+
+def _declares_metric(steps: Sequence[dis.Instruction], place: int, code: types.CodeType, own: str | None) -> bool:
+    """Whether a step of ``prepare`` is the store of ``self.NAME = context.metrics.counter(...)``, or of another kind.
+
+    A handle of a metric is no state: ``prepare`` declares it again wherever the task starts.
+    """
+    stores = steps[place].opname == "STORE_ATTR" and place >= 2 and steps[place - 1].argval == own
+    if not stores or code.co_argcount < 2 or not steps[place - 2].opname.startswith("CALL"):
+        return False
+    depth, start = 0, place - 1
+    while depth != 1 and start > 0:
+        start -= 1
+        depth += dis.stack_effect(steps[start].opcode, steps[start].arg, jump=False)
+    context, metrics, kind = steps[start : start + 3]
+    is_parameter = context.opname.startswith("LOAD_FAST") and context.argval == code.co_varnames[1]
+    return is_parameter and metrics.argval == "metrics" and kind.argval in _DECLARERS
 
 
 def _loads(step: dis.Instruction, own: str | None) -> bool:

@@ -41,7 +41,7 @@ __all__ = [
     "StreamHandle",
     "Subscription",
     "Topology",
-    "TopologyBuilder",
+    "TopologyDeclarer",
 ]
 
 REPR_COMPONENTS_MAX = 6
@@ -412,20 +412,8 @@ def _unpickle(data: bytes) -> Topology:
     return Topology(*cloudpickle.loads(data))
 
 
-class TopologyBuilder:
-    """Collects spouts and bolts; ``build`` checks all of them together.
-
-    >>> from sparkbolt import bolt
-    >>> @bolt(outputs=["word"])
-    ... def split(tup): yield from ([word] for word in tup["line"].split())
-    >>> builder = TopologyBuilder("words")
-    >>> _ = builder.set_bolt("split", split).shuffle_grouping("lines")
-    >>> builder.build()
-    Traceback (most recent call last):
-    sparkbolt.errors.InvalidTopology: topology 'words' has 2 mistake(s):
-      - bolt 'split': it subscribes to 'lines', which does not exist: the components are ['split']
-      - there is no spout: a topology needs at least one
-    """
+class TopologyDeclarer:
+    """Collects spouts and bolts; ``build`` checks all of them together. Users have its subclass ``TopologyBuilder``."""
 
     def __init__(self, name: str, config: Config | None = None) -> None:
         """Begin a topology with a name; without a config all settings have their defaults."""
@@ -507,7 +495,12 @@ class TopologyBuilder:
         )
 
 
-def topology_of(given: Topology | TopologyBuilder) -> Topology:
+def declarations_of(builder: TopologyDeclarer) -> Mapping[str, Declaration]:
+    """Return what a builder has declared so far, by id."""
+    return {declaration.id: declaration for declaration in builder._declarations}
+
+
+def topology_of(given: Topology | TopologyDeclarer) -> Topology:
     """Return a topology, or the topology that a builder builds.
 
     Raises:
@@ -518,7 +511,7 @@ def topology_of(given: Topology | TopologyBuilder) -> Topology:
     Traceback (most recent call last):
     TypeError: got 'word_count', expected a Topology, or the TopologyBuilder that builds it
     """
-    if isinstance(given, TopologyBuilder):
+    if isinstance(given, TopologyDeclarer):
         return given.build()
     if isinstance(given, Topology):
         return given

@@ -160,7 +160,7 @@ class Tuple(dict[str, Any]):
         return tup
 
     @classmethod
-    def at(cls, origin: Origin, chunk: Chunk, row: int) -> Tuple:
+    def of_row(cls, origin: Origin, chunk: Chunk, row: int) -> Tuple:
         """Make a tuple that shows ``row`` of ``chunk``; the caller fills in its fields, by ``dict``'s own methods."""
         tup = _class_with(origin.fields)()
         tup._origin = origin
@@ -214,7 +214,7 @@ class Tuple(dict[str, Any]):
     def attempt(self) -> int:
         """The attempt of the spout's message to which this tuple belongs: 1, then 2 for its first retry, and so on.
 
-        From the 127th attempt on it is 127. It is 1 for the tuples of a window, and with ``with_ack_on_expiry`` also
+        From the 127th attempt on it is 127. It is 1 for the tuples of a window, and with ``ack_on_expiry`` also
         for those that the window emits.
         """
         return self.mark & ATTEMPT_MAX

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparkbolt.api.arguments import checked, field_names, function, verify
 from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.named_fields import Fields
 from sparkbolt.errors import ConfigError
 
 Decode = Callable[[bytes], Any]
@@ -35,7 +36,7 @@ class Decoder:
     """
 
     @checked
-    def __init__(self, value: str | Decode, outputs: Sequence[str]) -> None:
+    def __init__(self, value: str | Decode, outputs: Fields) -> None:
         """Check and store the arguments.
 
         Args:

@@ -79,11 +79,20 @@ def _acker(lane: Lane) -> ComponentDocument:
 
 
 def type_of(spec: ComponentSpec) -> str:
-    """The class of a component, with the last part of its module; of a function its own name."""
+    """The class of a component, with the last part of its module; of a function its own name.
+
+    An operator of a stream is shown with its function: ``FlatMap of words.split``.
+    """
     kind = type(spec.component)
     function = getattr(spec.component, "function", None)
-    named = function if callable(function) and hasattr(function, "__qualname__") else kind
-    return f"{named.__module__.rpartition('.')[2]}.{named.__qualname__}"
+    is_operator = kind.__module__.startswith("sparkbolt.streams.")
+    if not callable(function) or not hasattr(function, "__qualname__"):
+        return kind.__qualname__ if is_operator else _named(kind)
+    return f"{kind.__qualname__} of {_named(function)}" if is_operator else _named(function)
+
+
+def _named(thing: Any) -> str:
+    return f"{thing.__module__.rpartition('.')[2]}.{thing.__qualname__}"
 
 
 def fields_of(grouping: Grouping) -> list[str]:

@@ -299,6 +299,33 @@ class NowDocument(TypedDict):
     """The slowest tree of the last hour: ``root``, ``latency_ms``, ``time_ms``; None if there is none."""
 
 
+class MetricSeries(TypedDict):
+    """The values of one metric for one set of labels."""
+
+    labels: dict[str, str]
+    """The value of each label; a gauge also has ``task``, the index of the task that set it."""
+    value: float
+    """The total of a counter, the value of a gauge; of a histogram or a timer the number of its values."""
+    sum: float | None
+    """Of a histogram or a timer (in seconds): the sum of its values."""
+    buckets: list[list[float]]
+    """Of a histogram or a timer: ``[le, count]``, ascending. ``count`` values were at most ``le`` and more than the
+    bound of the previous bucket; the others were more than the last bound."""
+    text: str
+    """The value for people."""
+
+
+class MetricDocument(TypedDict):
+    """A metric that a component has declared with ``context.metrics``, since the first start with the checkpoint."""
+
+    name: str
+    kind: str
+    """``counter``, ``gauge``, ``histogram`` or ``timer``."""
+    documentation: str
+    labels: list[str]
+    series: list[MetricSeries]
+
+
 class TopologyDocument(TypedDict):
     """One topology with its components, numbers, errors and events."""
 
@@ -310,6 +337,8 @@ class TopologyDocument(TypedDict):
     """The current settings by name."""
     windows: dict[str, WindowDocument]
     now: NowDocument
+    metrics: dict[str, list[MetricDocument]]
+    """By component: the metrics that it has declared; components without any are missing."""
     errors: list[ErrorDocument]
     """The newest last."""
     events: list[EventDocument]

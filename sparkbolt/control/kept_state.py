@@ -6,11 +6,13 @@ Rule 2: no code that the state names runs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Protocol, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias
 
 from sparkbolt.control.documents import ComponentStateDocument, StateDocument
 from sparkbolt.control.parameters import Parameter
+from sparkbolt.control.questions import question
 
 FIRST_MAX = 1000
 LISTED_CHARACTERS_MAX = 2_000
@@ -62,3 +64,63 @@ def component_state_of(kept: KeptState, component: str, key: str | None, first: 
     if key is None:
         return kept.first(component, first, LISTED_CHARACTERS_MAX)
     return kept.named(component, key, VALUE_CHARACTERS_MAX)
+
+
+class StateQuestions(ABC):
+    """The questions about state."""
+
+    @abstractmethod
+    def _kept(
+        self, topology: str, name: str, arguments: dict[str, Any], as_of: int | None, act: Callable[[KeptState], Any]
+    ) -> Any:
+        """The answer to a question: of a topology that runs, or from its checkpoint.
+
+        Args:
+            topology: the topology.
+            name: the name of the question.
+            arguments: those of the question, for the topology that runs.
+            as_of: a committed micro-batch; None: the last one.
+            act: answers it from the state in the checkpoint.
+
+        Raises:
+            WrongUseError: what the question names does not exist.
+            StateError: there is no answer; the message says what to do.
+        """
+
+    @question("/{topology}/state", wait_secs=WAIT_SECS)
+    def state(self, topology: str, as_of: AsOf = None) -> StateDocument:
+        """Get how much each task keeps: keys, attributes and bytes.
+
+        Args:
+            topology: the topology.
+            as_of: a committed micro-batch (default: the last one).
+
+        Raises:
+            WrongUseError: there is no such micro-batch.
+            StateError: the state cannot be read; the message says what to do.
+        """
+        answer: StateDocument = self._kept(topology, "state", {"as_of": as_of}, as_of, lambda kept: kept.sizes())
+        return answer
+
+    @question("/{topology}/state/{component}", wait_secs=WAIT_SECS)
+    def component_state(
+        self, topology: str, component: str, *, key: str | None = None, first: First = 50, as_of: AsOf = None
+    ) -> ComponentStateDocument:
+        """Get the first attributes and keys of a bolt with their values, or one key.
+
+        Args:
+            topology: the topology.
+            component: the bolt.
+            key: only this key, as JSON, where a list stands for a tuple; what is no JSON is a text.
+            first: the maximum number of entries.
+            as_of: a committed micro-batch (default: the last one).
+
+        Raises:
+            WrongUseError: there is no such bolt, key or micro-batch.
+            StateError: the state cannot be read; the message says what to do.
+        """
+        arguments = {"component": component, "key": key, "first": first, "as_of": as_of}
+        answer: ComponentStateDocument = self._kept(
+            topology, "component_state", arguments, as_of, lambda kept: component_state_of(kept, component, key, first)
+        )
+        return answer

@@ -23,9 +23,7 @@ from sparkbolt.control import describe
 from sparkbolt.control.client import NoAnswerError, NotAllowedError, WrongRequestError, ask
 from sparkbolt.control.documents import (
     Answer,
-    ComponentStateDocument,
     SeriesDocument,
-    StateDocument,
     StoryDocument,
     TopologyDocument,
     TopologyEntry,
@@ -33,21 +31,14 @@ from sparkbolt.control.documents import (
     refused,
 )
 from sparkbolt.control.home import Home, HomeError, UnknownTopologyError, entry_with, is_place
-from sparkbolt.control.kept_state import (
-    READ_SECS,
-    WAIT_SECS,
-    AsOf,
-    First,
-    KeptState,
-    ReadState,
-    component_state_of,
-)
+from sparkbolt.control.kept_state import READ_SECS, KeptState, ReadState, StateQuestions
 from sparkbolt.control.letters.of_topology import ListedLetter, TopologyLetters
 from sparkbolt.control.letters.seen import count_seen
 from sparkbolt.control.letters.selection import LetterFilter, LetterKind
 from sparkbolt.control.letters.stores import OpenFiles
 from sparkbolt.control.log_reading import last_lines
 from sparkbolt.control.logs import LogLine
+from sparkbolt.control.metric_documents import metric_documents
 from sparkbolt.control.operable import TopologyView
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.control.past import Past
@@ -65,7 +56,7 @@ CHECKPOINTS_MAX = 20
 log = logging.getLogger("sparkbolt")
 
 
-class Operator(Views):
+class Operator(Views, StateQuestions):
     """Asks topologies that are registered in one home, and checkpoints that are given by their path.
 
     Its methods may be called from any thread.
@@ -159,6 +150,7 @@ class Operator(Views):
         entry = self.find(topology)
         answer, why = self._asked(entry, "document", {}, "")
         if isinstance(answer, dict):
+            answer.setdefault("metrics", {})  # a topology of an older version has none
             return cast(TopologyDocument, answer)
         return self._past_document(entry, why)
 
@@ -189,6 +181,7 @@ class Operator(Views):
             settings=dict(description.settings) if description is not None else {},
             windows=windows_of(history, metrics, flows, Shape.of(components), ended_ms),
             now=describe.now_of(look, ended_ms, slowest=slowest_of(history, ended_ms)),
+            metrics=metric_documents(metrics),
             errors=past.errors() if past is not None else [],
             events=past.events() if past is not None else [],
         )
@@ -362,53 +355,9 @@ class Operator(Views):
         lines = last_lines(entry["log_directory"], entry["name"], component=component, search=search, last=last)
         return [dict(line) for line in lines]
 
-    @question("/{topology}/state", wait_secs=WAIT_SECS)
-    def state(self, topology: str, as_of: AsOf = None) -> StateDocument:
-        """Get how much each task keeps: keys, attributes and bytes.
-
-        Args:
-            topology: the topology.
-            as_of: a committed micro-batch (default: the last one).
-
-        Raises:
-            WrongUseError: there is no such micro-batch.
-            StateError: the state cannot be read; the message says what to do.
-        """
-        answer = self._kept(topology, "state", {"as_of": as_of}, as_of, lambda kept: kept.sizes())
-        return cast(StateDocument, answer)
-
-    @question("/{topology}/state/{component}", wait_secs=WAIT_SECS)
-    def component_state(
-        self, topology: str, component: str, *, key: str | None = None, first: First = 50, as_of: AsOf = None
-    ) -> ComponentStateDocument:
-        """Get the first attributes and keys of a bolt with their values, or one key.
-
-        Args:
-            topology: the topology.
-            component: the bolt.
-            key: only this key, as JSON, where a list stands for a tuple; what is no JSON is a text.
-            first: the maximum number of entries.
-            as_of: a committed micro-batch (default: the last one).
-
-        Raises:
-            WrongUseError: there is no such bolt, key or micro-batch.
-            StateError: the state cannot be read; the message says what to do.
-        """
-        arguments = {"component": component, "key": key, "first": first, "as_of": as_of}
-        answer = self._kept(
-            topology, "component_state", arguments, as_of, lambda kept: component_state_of(kept, component, key, first)
-        )
-        return cast(ComponentStateDocument, answer)
-
     def _kept(
         self, topology: str, name: str, arguments: dict[str, Any], as_of: int | None, act: Callable[[KeptState], Any]
     ) -> Any:
-        """The answer to a question about state: of a topology that runs, or from its checkpoint.
-
-        Raises:
-            WrongUseError: what the question names does not exist.
-            StateError: there is no answer; the message says what to do.
-        """
         entry = self.find(topology)
         try:
             if TopologyState.of(entry["state"]).runs and entry["control"] is not None:

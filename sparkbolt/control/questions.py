@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from sparkbolt.control.documents import (
     Holder,
+    MetricDocument,
     OpenTrees,
     PeekedDocument,
     SettingsDocument,
@@ -114,6 +115,11 @@ class Views(ABC):
     def lag_secs(self, topology: str) -> dict[str, dict[str, float]]:
         """Get how long ago the oldest unfinished record was written, in seconds, by spout and source; where known."""
         return self.document(topology)["now"]["lag_secs"]
+
+    @question("/{topology}/metrics")
+    def user_metrics(self, topology: str) -> dict[str, list[MetricDocument]]:
+        """Get the metrics that components have declared with ``context.metrics``, by component."""
+        return self.document(topology)["metrics"]
 
     @question("/{topology}/windows")
     def windows(self, topology: str) -> list[WatermarkDocument]:

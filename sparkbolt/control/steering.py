@@ -46,6 +46,7 @@ from sparkbolt.control.documents import (
 from sparkbolt.control.intent import CONTROL_FILE, Intent, Scale
 from sparkbolt.control.kept_state import AsOf, First, component_state_of
 from sparkbolt.control.letters.seen import count_seen
+from sparkbolt.control.metric_documents import metric_documents
 from sparkbolt.control.operable import Operable, TopologyView
 from sparkbolt.control.parameters import Row
 from sparkbolt.control.problems import verdict_of
@@ -297,6 +298,7 @@ class Steering:
             settings=describe.settings_of(self.operable.lane, self._intent),
             windows=windows_of(history, look.metrics, self.operable.flows(), Shape.of(components), self.now_ms()),
             now=now,
+            metrics=metric_documents(look.metrics),
             errors=self.errors.all(),
             events=self.events.all(),
         )

@@ -27,6 +27,7 @@ from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.base.file_access import Files
 from sparkbolt.driver.commits import Commits
 from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.driver_metrics import DriverMetrics
 from sparkbolt.driver.effects import (
     Compact,
     Counts,
@@ -98,6 +99,7 @@ def begin(
     generations: Sequence[Generation] = (),
     where: str = "the checkpoint",
     lifecycle: Lifecycle | None = None,
+    metrics: DriverMetrics | None = None,
 ) -> Steps[DriverMachine]:
     """Begin a life: its number is durable before anything is read.
 
@@ -110,6 +112,7 @@ def begin(
         generations: the checkpoint's, oldest first; ``lane`` is the layout of the newest one.
         where: the checkpoint, for messages.
         lifecycle: the state of the topology, which outlives this life; None in a driver with one life.
+        metrics: what user code records in the driver; it outlives this life, too.
 
     Raises:
         CheckpointError: an entry that counts is missing or damaged.
@@ -146,7 +149,8 @@ def begin(
         base=generations[-1].base if generations else 0,
     )
     transaction = Transaction(lane, files) if lane.topology.config.transactional else None
-    return DriverMachine(coordinator, planner, clock, Commits(lane, files, generations), transaction)
+    commits = Commits(lane, files, generations)
+    return DriverMachine(coordinator, planner, clock, commits, transaction, metrics or DriverMetrics())
 
 
 class DriverMachine:
@@ -159,6 +163,7 @@ class DriverMachine:
         clock: Clocks,
         commits: Commits,
         transaction: Transaction | None,
+        metrics: DriverMetrics,
     ) -> None:
         """Made by ``begin``; ``transaction`` is None if the topology is not transactional."""
         self.coordinator = coordinator
@@ -168,6 +173,8 @@ class DriverMachine:
         self._clock = clock
         self._commits = commits
         self._transaction = transaction
+        self.metrics = metrics
+        """What user code has recorded in the driver."""
         self._has_inlets = bool(coordinator.lane.inlets)
         self._is_new = True
         """Whether nothing was planned, and the rows of earlier lives may not be outside."""
@@ -296,6 +303,7 @@ class DriverMachine:
         yield Fence(self.coordinator.life)
         if self._transaction is not None:
             self._transaction.settle(feedback)
+        self.metrics.stage(micro_batch_id, feedback)
         entry = self.coordinator.stage(micro_batch_id, feedback)
         yield WriteLetters(micro_batch_id, feedback.letters)
         yield from self._commits.stage(micro_batch_id, feedback.kept)

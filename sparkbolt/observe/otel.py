@@ -1,4 +1,4 @@
-"""OpenTelemetry: sends the traces of trees to a collector.
+"""OpenTelemetry: sends the traces of trees, and the metrics of components, to a collector.
 
 The engine never waits: a thread sends the stories of a queue of limited size, and dropped stories are counted and
 logged. The standard variables of the environment (``OTEL_...``) apply where no argument is given.
@@ -15,6 +15,7 @@ from importlib.metadata import entry_points
 from typing import Any, TypeAlias
 
 from opentelemetry.context import Context
+from opentelemetry.sdk.metrics.export import MetricExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import Span as SdkSpan
 from opentelemetry.sdk.trace import TracerProvider
@@ -31,6 +32,7 @@ from sparkbolt.api.story import Story
 from sparkbolt.api.topology import Topology
 from sparkbolt.base.exceptions import line_of
 from sparkbolt.errors import ConfigError
+from sparkbolt.observe.otel_metrics import MetricSender
 from sparkbolt.observe.spans import SCHEMA, Span, SpanContext, context_of, spans_of
 
 STORIES_MAX = 10_000
@@ -51,7 +53,8 @@ Ended: TypeAlias = Story | FailedTree
 class OpenTelemetry:
     """Sends a trace for each tree that failed, was retried, or was traced (``trace=``): ``docs/opentelemetry.md``.
 
-    It is given as ``telemetry=`` of ``Topology.start`` or ``Topology.run``. Without it, a topology sends traces if
+    It also sends the metrics that components declare with ``context.metrics``. It is given as ``telemetry=`` of
+    ``Topology.start`` or ``Topology.run``. Without it, a topology sends traces and metrics if
     ``OTEL_EXPORTER_OTLP_ENDPOINT`` or ``OTEL_TRACES_EXPORTER`` is set. It needs ``sparkbolt[otel]``. Several topologies
     may be started with one object.
 
@@ -60,16 +63,25 @@ class OpenTelemetry:
     OpenTelemetry(InMemorySpanExporter, values=True)
     """
 
-    def __init__(self, exporter: SpanExporter | None = None, *, values: bool = False) -> None:
-        """Store how traces are sent.
+    def __init__(
+        self,
+        exporter: SpanExporter | None = None,
+        *,
+        values: bool = False,
+        metric_exporter: MetricExporter | None = None,
+    ) -> None:
+        """Store how traces and metrics are sent.
 
         Args:
             exporter: sends the spans; by default the exporter in ``OTEL_TRACES_EXPORTER``, or else OTLP over HTTP to
                 ``OTEL_EXPORTER_OTLP_ENDPOINT``. It is shut down when a topology ends.
             values: whether the values of tuples, shortened, are sent as ``sparkbolt.values``.
+            metric_exporter: sends the metrics of components, as totals since the first start; by default, without
+                ``exporter``, the exporter in ``OTEL_METRICS_EXPORTER``, or else OTLP if there is an endpoint for it.
         """
         self._exporter = exporter
         self._values = values
+        self._metric_exporter = metric_exporter
 
     def __repr__(self) -> str:
         """The exporter, and whether values are sent."""
@@ -83,20 +95,32 @@ class OpenTelemetry:
             ConfigError: the environment names an exporter that is not installed, or that cannot be made.
         """
         exporters = [self._exporter] if self._exporter is not None else exporters_of_environment()
-        return TraceSink(topology, exporters, values=self._values)
+        given = self._exporter is not None or self._metric_exporter is not None
+        of_metrics = [self._metric_exporter] if self._metric_exporter is not None else []
+        of_metrics = of_metrics if given else metric_exporters_of_environment()
+        return TraceSink(topology, exporters, values=self._values, metric_exporters=of_metrics)
 
 
 class TraceSink:
-    """Sends the traces of one topology."""
+    """Sends the traces and the metrics of one topology."""
 
-    def __init__(self, topology: Topology, exporters: Sequence[SpanExporter], *, values: bool = False) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        exporters: Sequence[SpanExporter],
+        *,
+        values: bool = False,
+        metric_exporters: Sequence[MetricExporter] = (),
+    ) -> None:
         """Begin; the thread that sends starts with the first story.
 
         Args:
             topology: the topology.
             exporters: each of them gets every span.
             values: whether the values of tuples are sent.
+            metric_exporters: each of them gets the metrics of components.
         """
+        self._metrics = MetricSender(topology.name, resource_of(topology.name), metric_exporters)
         self._topology = topology
         self._writer = SpanWriter(topology.name, exporters)
         self._values = values
@@ -110,7 +134,8 @@ class TraceSink:
         """How many stories were dropped because the queue was full."""
 
     def micro_batch(self, report: MicroBatchReport) -> None:
-        """Queue the stories that ended with this promotion."""
+        """Queue the stories that ended with this promotion, and take its metrics."""
+        self._metrics.update(report.metrics)
         promotion = report.promotion
         ended: list[Ended] = [*promotion.failed, *promotion.letters_failed, *promotion.traced]
         with self._changed:
@@ -135,6 +160,7 @@ class TraceSink:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
+        self._metrics.close(CLOSE_SECS)
         closer = self._thread or threading.Thread(target=self._writer.close, name="sparkbolt-traces", daemon=True)
         if self._thread is None:
             closer.start()
@@ -201,9 +227,7 @@ class SpanWriter:
         self._exporters = [CountingExporter(one, self.fail) for one in exporters]
         self._processors = [BatchSpanProcessor(one, max_queue_size=self._limit) for one in self._exporters]
         sampler = None if os.environ.get("OTEL_TRACES_SAMPLER") else ALWAYS_ON
-        own = Resource.create({"service.name": topology})
-        resource = own.merge(OTELResourceDetector().detect())
-        self._provider = TracerProvider(sampler, resource, shutdown_on_exit=False, id_generator=self._ids)
+        self._provider = TracerProvider(sampler, resource_of(topology), shutdown_on_exit=False, id_generator=self._ids)
         for processor in self._processors:
             self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("sparkbolt", schema_url=SCHEMA)
@@ -329,23 +353,41 @@ def exporters_of_environment() -> list[SpanExporter]:
         ConfigError: an exporter is not installed, or cannot be made.
     """
     named = os.environ.get("OTEL_TRACES_EXPORTER", "").strip() or "otlp"
-    return [_exporter(name.strip()) for name in named.split(",") if name.strip()]
+    return [_exporter(name.strip(), "TRACES") for name in named.split(",") if name.strip()]
 
 
-def _exporter(name: str) -> SpanExporter:
-    protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+def metric_exporters_of_environment() -> list[MetricExporter]:
+    """Make the exporters that ``OTEL_METRICS_EXPORTER`` names; by default ``otlp`` if there is an endpoint for it.
+
+    Raises:
+        ConfigError: as for ``exporters_of_environment``.
+    """
+    endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+    named = os.environ.get("OTEL_METRICS_EXPORTER", "").strip()
+    named = named or ("otlp" if any(map(os.environ.get, endpoints)) else "none")
+    return [_exporter(name.strip(), "METRICS") for name in named.split(",") if name.strip() not in ("", "none")]
+
+
+def resource_of(topology: str) -> Resource:
+    """The resource of a topology: its name, and what the environment adds."""
+    return Resource.create({"service.name": topology}).merge(OTELResourceDetector().detect())
+
+
+def _exporter(name: str, kind: str) -> Any:
+    """An exporter of ``TRACES`` or ``METRICS``."""
+    protocol = os.environ.get(f"OTEL_EXPORTER_OTLP_{kind}_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
     entry = name
     if name == "otlp":
         entry = "otlp_proto_grpc" if protocol == "grpc" else "otlp_proto_http"
-    there = {point.name: point for point in entry_points(group="opentelemetry_traces_exporter")}
+    there = {point.name: point for point in entry_points(group=f"opentelemetry_{kind.lower()}_exporter")}
     if entry not in there:
         raise ConfigError(
-            f"OTEL_TRACES_EXPORTER names {name!r}, which needs the exporter {entry!r}; installed are "
+            f"OTEL_{kind}_EXPORTER names {name!r}, which needs the exporter {entry!r}; installed are "
             f"{', '.join(sorted(there)) or 'none'}: install its package, such as opentelemetry-exporter-"
             f"{entry.replace('_', '-')}"
         )
     try:
-        exporter: SpanExporter = there[entry].load()()
+        exporter = there[entry].load()()
     except Exception as error:
         raise ConfigError(f"the exporter {entry!r} of OpenTelemetry cannot be made: {line_of(error)}") from error
     return exporter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparkbolt.api.committers import CommittingBolt
+from sparkbolt.api.metric_handles import MetricsRecorder
 from sparkbolt.base.exceptions import user_code
 from sparkbolt.driver.effects import Commit
 from sparkbolt.layout.lane import Lane
@@ -13,8 +14,9 @@ from sparkbolt.worker.worker import context_of
 class LocalCommitters:
     """The committers of one life."""
 
-    def __init__(self, lane: Lane, environment: WorkerEnvironment) -> None:
-        """Open nothing yet."""
+    def __init__(self, lane: Lane, environment: WorkerEnvironment, recorder: MetricsRecorder | None = None) -> None:
+        """Open nothing yet; ``recorder`` records the metrics that they declare."""
+        self._recorder = recorder
         self._lane = lane
         self._environment = environment
         self._open: dict[str, CommittingBolt] = {}
@@ -28,7 +30,7 @@ class LocalCommitters:
             if bolt is None:
                 bolt = self._environment.unpickle(self._environment.components[component])
                 number = self._lane.topology.tasks(component)[0]
-                context = context_of(self._lane, number, self._environment.rehearsal_directory)
+                context = context_of(self._lane, number, self._environment.rehearsal_directory, recorder=self._recorder)
                 context.component = name
                 bolt.begin(context)
                 self._open[name] = bolt

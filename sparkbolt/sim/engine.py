@@ -15,10 +15,12 @@ from typing import Any
 from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.api.dead_letters import DeadLetterSink
 from sparkbolt.api.keyed_state import refusal
+from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.api.topology import Topology
 from sparkbolt.driver.begun import Begun
 from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.driver_metrics import DriverMetrics
 from sparkbolt.driver.durable_effects import perform_on_files
 from sparkbolt.driver.effects import (
     AskLag,
@@ -146,11 +148,20 @@ class LocalEngine:
         """Begin a life in a new driver."""
         self.worker = Worker(self._environment)
         self._tenure = Tenure(self.files)
-        self._committers = LocalCommitters(self.lane, self._environment)
+        self._metrics = DriverMetrics()
+        recorder = self._metrics.recorder
+        self._committers = LocalCommitters(self.lane, self._environment, recorder)
         self.machine = self.perform_all(
-            begin(self.lane, self.files, self, lambda: self.last_commit, generations=self.generations)
+            begin(
+                self.lane,
+                self.files,
+                self,
+                lambda: self.last_commit,
+                generations=self.generations,
+                metrics=self._metrics,
+            )
         )
-        self.spouts = open_tasks(self.lane, self._environment, self.coordinator)
+        self.spouts = open_tasks(self.lane, self._environment, self.coordinator, recorder)
 
     @property
     def coordinator(self) -> Coordinator:
@@ -208,7 +219,7 @@ class LocalEngine:
             case TakeLife():
                 return self._tenure.begin("LocalEngine")
             case OpenSpouts():
-                return open_ranged(self.lane, self._environment)
+                return open_ranged(self.lane, self._environment, self._metrics.recorder)
             case CallSpout() | AskLag():
                 return effect()
             case Execute():
@@ -260,6 +271,11 @@ class LocalEngine:
     def next_due_ms(self) -> int | None:
         """Return when, in ms of this engine's clock, the next tick or rotation of open trees is due; None if never."""
         return self.coordinator.next_due_ms(self.now_ms, self.mono_s)
+
+    def metrics(self) -> TopologyMetrics:
+        """Return a copy of the counts, as ``running.metrics()`` returns them on Spark."""
+        counts = self.ledger.metrics.copy_for(self.topology.components)
+        return self.machine.metrics.show(counts, self.ledger.last_promoted)
 
     def reports(self) -> list[ErrorReport]:
         """Return the errors that spout tasks raised or reported in this life since the last call."""

@@ -123,7 +123,7 @@ KINDS: dict[Step, dict[FaultKind, str]] = {
     Step.COMMITTING: {
         FaultKind.DRIVER_DIES: "the driver dies before the rows of a committer are outside",
         FaultKind.DIES_OUTSIDE: "the driver dies when the rows of a committer are outside, and this is not noted yet",
-        FaultKind.TARGET_AWAY: "what a committer writes to is away for a minute",
+        FaultKind.TARGET_AWAY: "what a committer writes to is unavailable for a minute",
     },
     Step.PROMOTED: {FaultKind.DRIVER_DIES: "the driver dies after the promotion"},
     Step.COMPACTING: {FaultKind.DRIVER_DIES: "the driver dies in the middle of a compaction"},

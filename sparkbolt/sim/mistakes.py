@@ -218,9 +218,7 @@ _LIKELY: Mapping[str, str] = {
         "the bolt works in the process of the one that emitted the value, which may hold the same object, as may other "
         "bolts that were given it: change a copy"
     ),
-    Cause.UNAVAILABLE: (
-        "the bolt said that something is away that it depends on: the message was given again until it was there"
-    ),
+    Cause.UNAVAILABLE: ("the bolt raised Unavailable: the message was retried until the dependency was there"),
     MistakeKind.NEVER_TAKEN: (
         f"the bolt said Unavailable in each of {TRIES_IN_VAIN_MAX} micro-batches in a row, where the simulation ended: "
         f"{STAND_IN}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparkbolt.api.topology import Topology, TopologyBuilder, topology_of
+from sparkbolt.api.topology import Topology, topology_of
 from sparkbolt.sim.checkers.base import TRIES_IN_VAIN_MAX, Violation
 from sparkbolt.sim.faults import Fault, history_of
 from sparkbolt.sim.loops import outside_of_loops
@@ -16,6 +16,7 @@ from sparkbolt.sim.mistakes import Mistake, Trial, in_words, try_once
 from sparkbolt.sim.shrink import shrink
 from sparkbolt.sim.simulate import RAISED, Run, run_seed
 from sparkbolt.sim.subject import MESSAGES_MAX, Feed, Subject, subject_of
+from sparkbolt.streams import TopologyBuilder
 
 DETERMINISTIC = "components are deterministic"
 HINT = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sparkbolt.api.components import PartitionedSpout, Spout, TopologyContext
+from sparkbolt.api.metric_handles import MetricsRecorder
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.base.exceptions import line_of, pass_on, text_of, user_code
 from sparkbolt.driver.coordinator import Coordinator
@@ -53,14 +54,17 @@ class LocalSpout(SpoutTask):
             self._buffer.exhausted = self._is_exhausted()
 
 
-def open_ranged(lane: Lane, environment: WorkerEnvironment) -> dict[str, PartitionedSpout]:
+def open_ranged(
+    lane: Lane, environment: WorkerEnvironment, recorder: MetricsRecorder | None = None
+) -> dict[str, PartitionedSpout]:
     """Open the driver's copy of each ``PartitionedSpout``, and return them by component."""
     spouts = {}
     for spec in lane.topology.spouts:
         if isinstance(spec.component, PartitionedSpout):
             spout: PartitionedSpout = environment.unpickle(environment.components[spec.id])
             with user_code(f"open of {spec.id!r}"):
-                spout.open(context_of(lane, lane.topology.tasks(spec.id)[0], environment.rehearsal_directory))
+                number, directory = lane.topology.tasks(spec.id)[0], environment.rehearsal_directory
+                spout.open(context_of(lane, number, directory, recorder=recorder))
             spouts[spec.id] = spout
     return spouts
 
@@ -72,13 +76,15 @@ def close_ranged(spouts: Mapping[str, PartitionedSpout]) -> None:
             spout.close()
 
 
-def open_tasks(lane: Lane, environment: WorkerEnvironment, coordinator: Coordinator) -> dict[int, LocalSpout]:
+def open_tasks(
+    lane: Lane, environment: WorkerEnvironment, coordinator: Coordinator, recorder: MetricsRecorder | None = None
+) -> dict[int, LocalSpout]:
     """Return the tasks of each ``Spout``, by their numbers; each opens itself in its first turn."""
     spouts = {}
     for number, buffer in coordinator.buffers.items():
         component, _ = lane.topology.task_owner(number)
         spout: Spout = environment.unpickle(environment.components[component])
         output = Output(component, routes_of(lane.topology, component, frozenset(), number))
-        context = context_of(lane, number, environment.rehearsal_directory)
+        context = context_of(lane, number, environment.rehearsal_directory, recorder=recorder)
         spouts[number] = LocalSpout(spout, context, output, buffer, tracked=lane.tracked)
     return spouts

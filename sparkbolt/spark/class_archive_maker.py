@@ -21,7 +21,7 @@ from pyspark import SparkContext
 from sparkbolt.api.components import BasicBolt, PartitionedSpout, TopologyContext
 from sparkbolt.api.interfaces import BasicCollector
 from sparkbolt.api.ranges import Range
-from sparkbolt.api.topology import TopologyBuilder
+from sparkbolt.api.topology import TopologyDeclarer
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.control.control import CONTROL_ENV
 from sparkbolt.control.home import HOME_ENV
@@ -86,7 +86,7 @@ def make(archive: ClassArchive, in_background: bool = False) -> None:
         os.environ.pop(LOG_ENV, None)
         written = f"{directory}/classes.jsa"
         options = f"{LOCAL_SETTINGS[JAVA_OPTIONS]} {archive.recording_option(written)}"
-        builder = TopologyBuilder("classes")
+        builder = TopologyDeclarer("classes")
         builder.set_spout("numbers", _Numbers())
         builder.set_bolt("digits", _Digits(), parallelism=2).fields_grouping("numbers", ["number"])
         settings = {JAVA_OPTIONS: options, "spark.driver.memory": "1g"}

@@ -139,7 +139,9 @@ class CommitCalls:
         if bolt is None:
             bolt = cloudpickle.loads(self._components[effect.component])
             number = self._lane.topology.tasks(effect.component)[0]
-            context = context_of(self._lane, number, checkpoint_id=self._checkpoint_id)
+            context = context_of(
+                self._lane, number, checkpoint_id=self._checkpoint_id, recorder=self._calls.metrics.recorder
+            )
             context.component = name
             context.spark = self._spark
             bolt.begin(context)

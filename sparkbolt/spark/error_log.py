@@ -83,9 +83,7 @@ class ErrorLog:
             if tree.fail.cause == Cause.AWAY:
                 self._away(tree)
             if tree.fail.cause == Cause.POSTPONED:
-                text = (
-                    f"{tree.component}: {tree.fail.reason}; that is with the next micro-batch, and nothing new before"
-                )
+                text = f"{tree.component}: {tree.fail.reason}; the next micro-batch reads it, before anything new"
                 self._log_some(logging.WARNING, f"postponed by {tree.component}", text, _tree_fields(tree))
         for tree in promotion.letters_failed:
             text = f"no dead letter yet, the next try is in {_wait_secs(tree):.1f} s: {tree.story}"
@@ -103,7 +101,7 @@ class ErrorLog:
     def listener_raised(self, listener: object, error: BaseException) -> None:
         """Log that a listener of ``on_micro_batch`` raised."""
         name = name_of(listener)
-        text = f"listener {name} raised {line_of(error)}; the topology goes on, and it is called again next time"
+        text = f"listener {name} raised {line_of(error)}; the topology continues, and calls it again next time"
         self._log_some(logging.ERROR, f"listener {name}", text, {})
 
     def _note(self, report: ErrorReport) -> None:
@@ -118,7 +116,7 @@ class ErrorLog:
             passes = self._absences.passes(f"{tree.component}/{tree.source}", self._clock()) is not None
         if passes:
             log.error(
-                "%s: %s; it is asked again %.1f s later, for nothing new, until it is there",
+                "%s: %s; the next try is in %.1f s, and nothing new is read from it until it answers",
                 tree.component,
                 tree.fail.reason,
                 _wait_secs(tree),
@@ -185,27 +183,27 @@ def _change_line(change: OutageChange, patience_secs: float) -> tuple[int, str]:
     )
     longest = PROBE_WAITS.max_backoff.total_seconds()
     slowly = (
-        f"its spouts give it about {outage.probe_tuples} messages at a time now, after waits of up to {longest:g} s, "
-        "its failures cost no attempt, and everything goes on at full speed as soon as it takes some of them"
+        f"it now gets only about {outage.probe_tuples} messages at a time, with waits of up to {longest:g} s between "
+        "them. These messages use up no attempts. Everything continues at full speed as soon as it accepts some of them"
     )
     if change.after is Phase.OUT and change.away:
         return logging.ERROR, f"bolt {bolt!r} says that it is unavailable{most}: {slowly}"
     if change.after is Phase.OUT:
         return logging.ERROR, (
             f"bolt {bolt!r} fails nearly everything it gets, {outage.raised:,} tuples in {outage.micro_batches} "
-            f"micro-batches{most}, which is taken for an outage, or for a mistake in it: {slowly}; after "
-            f"{patience_secs:g} s (outage_patience_secs) the retry policy takes its course"
+            f"micro-batches{most}. Either something that it needs is unavailable, or the bolt has a mistake: {slowly}, "
+            f"or after {patience_secs:g} s (outage_patience_secs), when failures count as attempts again"
         )
     if change.after is Phase.SPENT:
         return logging.ERROR, (
-            f"bolt {bolt!r} still fails nearly everything it gets{most}, and patience (outage_patience_secs, "
-            f"{patience_secs:g} s) is used up: its spouts go on at full speed, its failures count as attempts again, "
-            "and what has used its attempts is given up"
+            f"bolt {bolt!r} still fails nearly everything it gets{most}, after {patience_secs:g} s "
+            "(outage_patience_secs): its spouts continue at full speed, its failures count as attempts again, and "
+            "messages without attempts left are given up"
         )
     lasted = (change.now_ms - outage.since_ms) / 1000
     return logging.WARNING, (
-        f"bolt {bolt!r} takes tuples again, after {lasted:.1f} s and {outage.probes + 1} probe(s): its spouts go on at "
-        "full speed"
+        f"bolt {bolt!r} accepts tuples again, after {lasted:.1f} s and {outage.probes + 1} probe(s): its spouts "
+        "continue at full speed"
     )
 
 
@@ -217,14 +215,15 @@ def _spout_line(change: OutageChange, patience_secs: float) -> tuple[int, str]:
     if change.after is Phase.OUT:
         return logging.ERROR, (
             f"{who} cannot read nearly all of its records, {outage.raised:,} in {outage.micro_batches} micro-batches"
-            f"{most}: is its decoder the right one? It reads about {outage.probe_tuples} records at a time now, after "
-            f"waits of up to {longest:g} s, and gives up none of them; it reads at full speed as soon as it can read "
-            f"some of them, or after {patience_secs:g} s (outage_patience_secs), when unreadable records are given up"
+            f"{most}: is its decoder the right one? It now reads only about {outage.probe_tuples} records at a time, "
+            f"with waits of up to {longest:g} s between them, and gives up none of them. It reads at full speed as "
+            f"soon as it can read some of them, or after {patience_secs:g} s (outage_patience_secs), when unreadable "
+            "records are given up"
         )
     if change.after is Phase.SPENT:
         return logging.ERROR, (
-            f"{who} still cannot read nearly all of its records{most}, and patience (outage_patience_secs, "
-            f"{patience_secs:g} s) is used up: it reads at full speed, and unreadable records are given up"
+            f"{who} still cannot read nearly all of its records{most}, after {patience_secs:g} s "
+            "(outage_patience_secs): it reads at full speed, and unreadable records are given up"
         )
     lasted = (change.now_ms - outage.since_ms) / 1000
     return logging.WARNING, f"{who} can read its records again, after {lasted:.1f} s: it reads at full speed"

@@ -14,6 +14,7 @@ import platform
 import resource
 import secrets
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -127,6 +128,7 @@ def _environment(bundle: JobBundle) -> WorkerEnvironment:
         debug=logging.getLogger("sparkbolt.debug").warning,
     )
     environment.checkpoint_id = bundle.checkpoint_id
+    environment.lock = threading.Lock()
     return environment
 
 

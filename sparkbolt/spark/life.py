@@ -167,6 +167,7 @@ class Life:
                 generations=checkpoint.generations,
                 where=where,
                 lifecycle=lifecycle,
+                metrics=calls.metrics,
             )
             self.machine = perform_all(steps, self._perform)
             self._commit_calls = CommitCalls(lane, self.bundle.components, self.bundle.checkpoint_id, calls, spark)

@@ -109,12 +109,12 @@ def _outage_event(change: OutageChange) -> tuple[str, str]:
     kind, fails, works = (
         ("spout", "cannot read nearly all of its records", "can read its records again")
         if change.spout
-        else ("bolt", "fails nearly everything it gets", "takes tuples again")
+        else ("bolt", "fails nearly everything it gets", "accepts tuples again")
     )
     who = f"{kind} {change.component!r}"
     if change.after is Phase.OUT:
         why = f", most often because of {change.reason!r}" if change.reason else ""
         return "outage", f"{who} {fails}{why}"
     if change.after is Phase.SPENT:
-        return "outage", f"{who} still {fails}, and patience is used up"
+        return "outage", f"{who} still {fails}, after the time of outage_patience_secs"
     return "recovered", f"{who} {works}"

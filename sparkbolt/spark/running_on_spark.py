@@ -205,7 +205,7 @@ class RunningOnSpark(RunningTopology):
         self._flows = dict(ledger.flows)
         self._view = replace(
             self._view,
-            metrics=ledger.metrics.copy_for(self.topology.components),
+            metrics=self._metrics_of(coordinator),
             retries=coordinator.retries,
             outages=tuple(self._outages()),
             full=tuple(coordinator.full().values()),
@@ -220,8 +220,12 @@ class RunningOnSpark(RunningTopology):
     def metrics(self) -> TopologyMetrics:
         with self._changed:
             self._supervisor.life.see_lag()
-            coordinator = self._coordinator
-            return coordinator.ledger.metrics.copy_for(self.topology.components)
+            return self._metrics_of(self._coordinator)
+
+    def _metrics_of(self, coordinator: Coordinator) -> TopologyMetrics:
+        """A copy of the counts, with what spouts have recorded since the last promotion; called under the lock."""
+        counts = coordinator.ledger.metrics.copy_for(self.topology.components)
+        return self._calls.metrics.show(counts, coordinator.ledger.last_promoted)
 
     def state(self, component: str, as_of: int | None = None) -> ComponentState:
         return self.stored(as_of).state_of(component, with_classes(vars(sys.modules["__main__"])))

@@ -51,7 +51,9 @@ class SpoutCalls:
                 spout = self._spouts[spec.id] = cloudpickle.loads(bundle.components[spec.id])
                 self._callers[spec.id] = Caller(self._calls, f"spout-{spec.id}")
                 number = lane.topology.tasks(spec.id)[0]
-                context = context_of(lane, number, checkpoint_id=bundle.checkpoint_id)
+                context = context_of(
+                    lane, number, checkpoint_id=bundle.checkpoint_id, recorder=self._calls.metrics.recorder
+                )
                 try:
                     self(CallSpout(spec.id, spout, "open", (context,)))
                 except NotReturned:

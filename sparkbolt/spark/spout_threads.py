@@ -90,7 +90,7 @@ def threads_of(
         for number in topology.tasks(spec.id) if isinstance(spec.component, Spout) else ():
             thread = SpoutThread(
                 cloudpickle.loads(bundle.components[spec.id]),
-                context_of(lane, number, checkpoint_id=bundle.checkpoint_id),
+                context_of(lane, number, checkpoint_id=bundle.checkpoint_id, recorder=calls.metrics.recorder),
                 Output(spec.id, routes_of(topology, spec.id, frozenset(), number)),
                 buffers[number],
                 calls,

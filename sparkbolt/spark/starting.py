@@ -17,7 +17,7 @@ from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.intent import CONTROL_FILE, Intent
 from sparkbolt.control.logs import current_log
 from sparkbolt.control.presence import Presence
-from sparkbolt.control.start_shape import note_try, remember, shape_of_start
+from sparkbolt.control.start_shape import StartShape, note_try, remember, shape_of_start
 from sparkbolt.driver.ledger.agreement import InletSources
 from sparkbolt.errors import CheckpointError, WrongUseError
 from sparkbolt.spark import code_shipping, program_modules, scratch
@@ -128,6 +128,8 @@ def _running(
         log_directory=log_files.directory if log_files is not None else None,
     )
     try:
+        if role is not None:  # what is refused must not stop the topology that was copied
+            _shape_of(held, topology, session, apply=apply)
         decide(held, topology, role, session)
         held.cut_back()
         note_version(held.files, session.version, f"checkpoint {held.directory}")
@@ -137,11 +139,8 @@ def _running(
             topology, held.identity(), held.directory, is_lasting=temporary is None, is_new=held.last_commit() < 0
         )
         owned.check()
-        intent = Intent.loads(held.files.read(CONTROL_FILE), f"checkpoint {held.directory}")
-        inlets = InletSources.read(held.files, held.generations)
-        shape = shape_of_start(topology, intent, cores_of(session), held.generations, held.last_commit(), inlets)
+        intent, shape = _shape_of(held, topology, session, apply=apply)
         started = shape.started
-        started.check(held.directory, apply=apply or shape.is_decided)
         for step in started.steps:
             log.info("checkpoint %s: %s", held.directory, step)
         for overruled in shape.overruled:
@@ -168,3 +167,16 @@ def _running(
         held.close()
         presence.ended(TopologyState.FAILED, str(error) or type(error).__name__)
         raise
+
+
+def _shape_of(held: Checkpoint, topology: Topology, session: SparkSession, *, apply: bool) -> tuple[Intent, StartShape]:
+    """The requests of operators, and the shape with which the topology starts.
+
+    Raises:
+        CheckpointError: it cannot go on from the checkpoint, or needs a decision.
+    """
+    intent = Intent.loads(held.files.read(CONTROL_FILE), f"checkpoint {held.directory}")
+    inlets = InletSources.read(held.files, held.generations)
+    shape = shape_of_start(topology, intent, cores_of(session), held.generations, held.last_commit(), inlets)
+    shape.started.check(held.directory, apply=apply or shape.is_decided)
+    return intent, shape

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -150,11 +150,13 @@ class StoredState:
         Raises:
             StateError: as in ``tasks``.
         """
-        tasks = [
-            cast(TaskStateDocument, {"component": component, "task": task, **answer})
-            for component in self.components
-            for task, answer in self._answers(component, sizes_of).items()
-        ]
+        tasks = []
+        for level in self.generation.placement["stateful"]:
+            placed = [(name, task, dest) for name in level for task, dest in enumerate(self._dests(name))]
+            answers = self._answers_of(level[0], [dest for _, _, dest in placed], sizes_of)
+            for name, task, _ in placed:
+                fields = {"component": name, "task": task, **self._answer(name, task, answers)}
+                tasks.append(cast(TaskStateDocument, fields))
         return StateDocument(micro_batch=self.micro_batch, tasks=tasks)
 
     def first(self, component: str, first: int, characters_max: int | None = None) -> ComponentStateDocument:
@@ -233,10 +235,22 @@ class StoredState:
     def _answers(
         self, component: str, ask: Callable[[TaskView], Any], tasks: Sequence[int] | None = None
     ) -> dict[int, Any]:
-        """By index: the answer of each task, which is JSON."""
+        """By index: the answer of each task of a bolt, which is JSON."""
         dests = self._dests(component)
-        chosen = list(range(len(dests)) if tasks is None else tasks)
-        by_dest = {dest: {"answer": ask(TaskView({}))} for dest in dests}
+        chosen = range(len(dests)) if tasks is None else tasks
+        answers = self._answers_of(component, [dests[task] for task in chosen], ask)
+        return {task: self._answer(component, task, answers) for task in chosen}
+
+    def _answer(self, component: str, task: int, answers: Mapping[int, Mapping[str, Any]]) -> Any:
+        said = answers[self._dests(component)[task]]
+        if "error" in said:
+            raise StateError(f"task {task} of {component!r}: {said['error']}")
+        return said["answer"]
+
+    def _answers_of(
+        self, component: str, dests: Sequence[int], ask: Callable[[TaskView], Any]
+    ) -> dict[int, dict[str, Any]]:
+        """By dest: the ``answer`` of each task, or an ``error``; all of them are in the level of a bolt."""
 
         def answer(stored: pa.Table) -> pa.Table:
             try:
@@ -247,13 +261,9 @@ class StoredState:
                 said = {"error": str(error) if isinstance(error, StateError) else line_of(error)}
             return pa.table({"dest": pa.array([dest], pa.int32()), "said": pa.array([dumps(said)], pa.string())})
 
-        segments = self._segments(component, [dests[task] for task in chosen])
-        asked = segments.groupBy("dest").applyInArrow(answer, "dest int, said string")
-        by_dest.update((row["dest"], loads(row["said"])) for row in self._rows(asked))
-        for task in chosen:
-            if "error" in by_dest[dests[task]]:
-                raise StateError(f"task {task} of {component!r}: {by_dest[dests[task]]['error']}")
-        return {task: by_dest[dests[task]]["answer"] for task in chosen}
+        asked = self._segments(component, dests).groupBy("dest").applyInArrow(answer, "dest int, said string")
+        nothing = {"answer": ask(TaskView({}))}  # a task that has never kept anything is not in the store
+        return dict.fromkeys(dests, nothing) | {row["dest"]: loads(row["said"]) for row in self._rows(asked)}
 
     def _dests(self, component: str) -> list[int]:
         """The dests of a bolt's tasks, by index."""

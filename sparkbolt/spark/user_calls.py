@@ -24,6 +24,7 @@ from typing import Any
 
 from sparkbolt.api.progress import CallSight, Doing
 from sparkbolt.base.exceptions import end_if_forked, printed
+from sparkbolt.driver.driver_metrics import DriverMetrics
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.activity_pages import frames_of_threads, line_of
 
@@ -48,6 +49,8 @@ class Calls:
         """Set when everything that runs for the topology begins to end."""
         self.ended_s = math.inf
         """When the topology was stopped, or when its start is given up; in seconds of the monotonic clock."""
+        self.metrics = DriverMetrics(time.monotonic, lambda: time.time() * 1000, threading.Lock())
+        """What user code records in the driver."""
         self._serials = count(1)
         self._now: dict[int, tuple[str, float, int, bool]] = {}
 

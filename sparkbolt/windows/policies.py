@@ -61,7 +61,7 @@ class EvictionContext:
 class EvictionPolicy(ABC):
     """Decides the action on each event, in the order of arrival.
 
-    To use your own policy, subclass this class and pass an instance to ``with_policies``. The durable state of a policy
+    To use your own policy, subclass this class and pass an instance to ``Policies``. The durable state of a policy
     is what ``get_state`` returns; it must be picklable. ``get_state`` is also called before each tuple: if a policy
     raises on a tuple, the tuple fails, and the policies' changes are undone from that state.
     """

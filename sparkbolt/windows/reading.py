@@ -22,7 +22,7 @@ from sparkbolt.api.story import time_text
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.base.exceptions import pass_on, printed
 from sparkbolt.base.intervals import add
-from sparkbolt.errors import EmitError
+from sparkbolt.errors import EmitError, Reject
 from sparkbolt.windows.content import I64
 from sparkbolt.windows.kinds import UNITS, Window
 from sparkbolt.wire.frames import python_values
@@ -71,6 +71,33 @@ def times_of(rows: Rows, windowing: Window, now_ms: int, counts: Settlements) ->
             counts.failures[row] = Failure(Cause.UNREADABLE, f"{_giver(windowing)}: {why(int(times[row]))}")
     good[[row for row in counts.failures if row < rows.count]] = False
     return times, good
+
+
+def time_of(value: Any, windowing: Window, now_ms: int) -> int:
+    """Read one timestamp, as ``times_of`` reads those of rows; returns milliseconds since the epoch.
+
+    Args:
+        value: the timestamp.
+        windowing: the settings, with the place and the unit of the timestamp.
+        now_ms: the micro-batch's time.
+
+    Raises:
+        Reject: it is not a valid time; the message names it.
+
+    >>> time_of(datetime(1970, 1, 2, tzinfo=UTC), Window(timestamp="at"), 0)
+    86400000
+    """
+    if type(value) is int and windowing.unit in (None, "ms") and SECONDS[1] <= value <= now_ms:
+        return value  # no check below refuses it
+    counts = Settlements()
+    times, _, numbers = _each_time([value], windowing, counts)
+    if counts.failures:
+        raise Reject(counts.failures[0].reason)
+    time_ms = int(times[0])
+    for wrong, why in _checks(times, numbers, now_ms, windowing):
+        if wrong[0]:
+            raise Reject(f"{_giver(windowing)}: {why(time_ms)}")
+    return time_ms
 
 
 def _checks(

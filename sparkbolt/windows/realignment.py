@@ -75,8 +75,7 @@ class Handover:
         first = bounds.after(over)
         # Windows by count leave tuples that the watermark has passed. And a tuple right on a boundary came for the next
         # of windows that overlapped: if these do not, the one that holds it has other bounds than any that was shown.
-        bounds_differ = (grid.length, grid.timezone) != (self.grid.length, self.grid.timezone)
-        may_be_earlier = self.over_ms is None or (grid.is_once and bounds_differ)
+        may_be_earlier = self.over_ms is None or (grid.is_once and grid.length != self.grid.length)
         return min(first, needed) if may_be_earlier and needed is not None else first
 
 

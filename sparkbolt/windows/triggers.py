@@ -17,7 +17,7 @@ _UNBOUND = "a trigger policy was used before a WindowManager took it"
 class TriggerPolicy(ABC):
     """Calls ``manager.on_trigger`` whenever there is a window to evaluate.
 
-    To use your own policy, subclass this class and pass an instance to ``with_policies``. It must call
+    To use your own policy, subclass this class and pass an instance to ``Policies``. It must call
     ``manager.eviction.set_context`` before each ``manager.on_trigger``.
     """
 

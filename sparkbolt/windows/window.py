@@ -118,7 +118,7 @@ class TupleWindow(Sequence[Tuple]):
 
         A running aggregate adds the new tuples and subtracts the expired ones. A tuple that no window has shown is
         never among them. If windows have keys, this call makes the task keep the last window of the key, also after all
-        its tuples have expired; only ``with_key(idle_timeout=...)`` ends that.
+        its tuples have expired; only ``key_idle`` ends that.
         """
         self._log.expired_is_read = True
         return WindowTuples(self._log, self._fired.expired)

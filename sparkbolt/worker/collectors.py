@@ -49,7 +49,8 @@ class BasicRowCollector:
         self._gate: Callable[[bool], None] | None = None
         out = output.default
         if row is None and out is not None and out.width and not out.routes.direct:
-            self.emit, self._gate = out.rows.gated(DEFAULT_STREAM, self.emit)  # type: ignore[method-assign]
+            self.emit, self._gate = out.rows.gated(DEFAULT_STREAM, self._emit_other)  # type: ignore[method-assign]
+            self._emit_row, self._row_of = self.emit, out.row
             if output.native is None:
                 self.emit.__self__ = self  # type: ignore[attr-defined]  # as a method has it, for ``never_durable``
             else:
@@ -86,6 +87,14 @@ class BasicRowCollector:
         self._refuse_anchors(anchors, stream)
         out = self._output.of(stream)
         out.push(out.row(values), self._parent())
+
+    def _emit_other(self, values: Any, stream: str, anchors: Any) -> None:
+        """Emit what is no list or tuple that fits the stream ``default``; the fast ``emit`` calls it."""
+        kind = values.__class__
+        if anchors is None and stream is DEFAULT_STREAM and kind is not list and kind is not tuple:
+            self._emit_row(self._row_of(values))
+        else:
+            type(self).emit(self, values, stream, anchors)
 
     def emit_direct(self, task: int, values: Any, stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         """See ``BasicCollector.emit_direct``."""

@@ -94,7 +94,7 @@ class Coroutines:
             await _uncancelled(free.acquire)
             if broken:
                 break
-            tup = Tuple.at(rows.origin, rows, row)
+            tup = Tuple.of_row(rows.origin, rows, row)
             dict.update(tup, zip(rows.origin.fields, values, strict=True))
             tuples.append(tup)
             collector = BasicRowCollector(self._output, tup)

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.api.named_fields import row_of
+from sparkbolt.api.named_fields import reader_of
 from sparkbolt.api.pickling import CannotKeepError, Pickling
 from sparkbolt.api.story import short
-from sparkbolt.api.tuples import DEFAULT_STREAM, TRACED, AnchorPairs, Origin
+from sparkbolt.api.tuples import DEFAULT_STREAM, TRACED, AnchorPairs, Origin, Tuple
 from sparkbolt.base.ids import U64, ordinals_within
 from sparkbolt.base.text_arrays import text_from
 from sparkbolt.errors import EmitError, check
@@ -325,7 +325,10 @@ class RowBuffer:
 class Emissions:
     """The emissions of one task on one stream for one block of rows."""
 
-    __slots__ = ("_anchors", "_chunks", "_direct_to", "collected", "first", "routes", "rows", "targets", "width")
+    __slots__ = (
+        *("_anchors", "_chunks", "_direct_to", "_readers"),
+        *("collected", "first", "routes", "rows", "targets", "width"),
+    )
 
     def __init__(self, routes: StreamRoutes, collected: bool, native: Any = None) -> None:
         """Begin without any.
@@ -349,6 +352,8 @@ class Emissions:
         self._chunks: list[tuple[Sequence[Any], npt.NDArray[np.int64]]] = []
         """Columns that were emitted as columns, and the row of each emission, or UNANCHORED."""
         self._direct_to = array("q")
+        self._readers: dict[type, Callable[[Any], Sequence[Any] | None]] = {}
+        """By class of what was emitted: gives the values in the order of the fields."""
 
     def push(self, values: Sequence[Any], parent: int, direct_to: int | None = None) -> None:
         """Add an emission.
@@ -453,8 +458,13 @@ class Emissions:
         Raises:
             EmitError: the number of the values is wrong, or their names; or they are not values at all.
         """
-        if values.__class__ is not list and values.__class__ is not tuple:
-            row = row_of(values, self.routes.fields)
+        kind = values.__class__
+        if kind is not list and kind is not tuple:
+            read = self._readers.get(kind)
+            if read is None:
+                fields = self.routes.fields
+                read = self._readers[kind] = reader_of(dict if issubclass(kind, Tuple) else kind, fields)
+            row = read(values)
             if row is None:
                 raise self.refuse(values)
             values = row

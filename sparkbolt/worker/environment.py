@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import Any, Protocol, TypeAlias
@@ -146,3 +147,5 @@ class WorkerEnvironment:
     """See ``TopologyContext``."""
     checkpoint_id: str = ""
     """See ``TopologyContext``."""
+    lock: AbstractContextManager[Any] | None = None
+    """Guards the values of user metrics, where user code may run threads; see ``MetricsRecorder``."""

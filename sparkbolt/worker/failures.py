@@ -66,7 +66,7 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, KilledWorkerError):
         return Failure(Cause.STATE if isinstance(error, UnkeptError) else Cause.KILLED, line_of(error))
     if isinstance(error, Unavailable):
-        return Failure(Cause.UNAVAILABLE, line_of(error) or "it depends on something that is away")
+        return Failure(Cause.UNAVAILABLE, line_of(error) or "something that it depends on is unavailable")
     if isinstance(error, PrepareError) and error.__cause__ is not None:
         return Failure(failure_of(error.__cause__).cause, line_of(error), text_of(error))
     if isinstance(error, Reject):

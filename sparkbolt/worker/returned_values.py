@@ -89,7 +89,7 @@ def _check(returned: Any, who: str, single: bool) -> None:
 
 
 def _is_row(values: Any) -> bool:
-    if values.__class__ is list or by_name(values) is not None:
+    if values.__class__ is list or values.__class__ is tuple or by_name(values) is not None:
         return True
     return hasattr(values, "__len__") and not isinstance(values, NO_LISTS)
 

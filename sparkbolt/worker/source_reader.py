@@ -122,7 +122,7 @@ class EntryReader:
                 if not isinstance(self._broken, SourceUnavailable):
                     self._again(entry.source, position, entry.base + offset)
                 else:  # an absent source is waited for once, not once for each record
-                    text = f"{place_text(entry.source, position)} was not asked for, since its source is away"
+                    text = f"{place_text(entry.source, position)} was not asked for, since its source is unavailable"
                     self._fail_record(entry.base + offset, Failure(Cause.AWAY, text, reported=False), unread=True)
             self._start_gathered()
         else:
@@ -319,7 +319,7 @@ class EntryReader:
                 text = f"{short_source(range_.source)} from {rest} up to {range_.end} is read later: {error}"
                 failure = Failure(Cause.POSTPONED, text, reported=not self._stage.lane.tracked)
             elif away:
-                text = f"{short_source(range_.source)} is away, from {rest} on: {failure.reason}"
+                text = f"{short_source(range_.source)} is unavailable from {rest} on: {failure.reason}"
                 told = self._stage.lane.tracked  # then the driver reports it, once per interval
                 failure = Failure(Cause.AWAY, text, reported=not told)
                 self._stage.counts(self._component).errors += told

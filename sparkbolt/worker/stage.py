@@ -115,6 +115,7 @@ class Stage:
         """By number: the stateful tasks whose ``flush`` has raised in this attempt."""
         self._row_failures: dict[int, dict[int, Failure]] = {}
         """By number of each stateful task: why rows have failed, by root."""
+        worker.recorder.begin()
         if worker.monitor is not None:
             worker.monitor.stage(moment.micro_batch_id, self.counters.measured.flows)
 
@@ -472,6 +473,8 @@ class Stage:
         result, rows = self.result, self.router.rows
         result.rows.extend(rows)
         self.counters.end(rows)
+        for component, recorded in self.worker.recorder.take().items():
+            self.counters.of(component).user = recorded
         hops = self._recorder.hops() if self._recorder is not None else []
         counters, healths = self.counters, self._healths.by_bolt(self.lane.topology.task_owner)
         result.feedback.add(

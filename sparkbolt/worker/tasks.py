@@ -114,7 +114,7 @@ class BoltTask:
     @property
     def owned(self) -> dict[str, object]:
         """The objects of the engine that the bolt may keep in its own objects, by token."""
-        return {"context": self.context, "collector": self._collector}
+        return {"context": self.context, "metrics": self.context.metrics, "collector": self._collector}
 
     @property
     def _collector(self) -> Any:
@@ -478,7 +478,7 @@ class RowLoop:
         names = rows.origin.fields
         reference_count = sys.getrefcount
         kept: list[Tuple] = []
-        tup = self.shows = Tuple.at(rows.origin, rows, 0)
+        tup = self.shows = Tuple.of_row(rows.origin, rows, 0)
         store = super(Tuple, tup).__setitem__
         basic = self._basic
         collector: Any = by_hand if by_hand is not None else basic
@@ -491,7 +491,7 @@ class RowLoop:
         for row, values in enumerate(rows.single() if single is not None else rows.values()):
             if reference_count(tup) != alone:
                 kept.append(tup)
-                tup = self.shows = Tuple.at(rows.origin, rows, row)
+                tup = self.shows = Tuple.of_row(rows.origin, rows, row)
                 store = super(Tuple, tup).__setitem__
                 if by_hand is None:
                     basic.show(tup)
@@ -534,7 +534,7 @@ class RowLoop:
         basic = self._basic
 
         def renew(row: int) -> Tuple:
-            tup = self.shows = Tuple.at(rows.origin, rows, row)
+            tup = self.shows = Tuple.of_row(rows.origin, rows, row)
             basic.show(tup)
             return tup
 
@@ -542,7 +542,7 @@ class RowLoop:
             emit_all(returned, basic.emit, who, single=self._output.single)
 
         kept: list[Tuple] = []
-        buffer = basic.begin(Tuple.at(rows.origin, rows, 0))
+        buffer = basic.begin(Tuple.of_row(rows.origin, rows, 0))
         try:
             self._output.native.run_rows(
                 buffer,

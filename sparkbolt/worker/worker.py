@@ -16,6 +16,7 @@ from typing import Any
 from sparkbolt.api.components import BasicBolt, Bolt, TopologyContext
 from sparkbolt.api.dead_letters import DeadLetterSink
 from sparkbolt.api.function_bolts import FunctionBolt
+from sparkbolt.api.metric_handles import MetricsRecorder, TaskMetrics
 from sparkbolt.api.pickling import Pickling
 from sparkbolt.api.progress import Activity
 from sparkbolt.api.reports import ErrorReport
@@ -59,6 +60,8 @@ class Worker:
         self.watch = watch
         self.monitor = monitor
         self.lane = environment.lane
+        self.recorder = MetricsRecorder(environment.clock, environment.wall_ms, environment.lock)
+        """Records the metrics that components declare."""
         self.peeks: tuple[Peek, ...] = ()
         """What operators want to see of the tuples of the next stages."""
         self._tasks: dict[int, BoltTask] = {}
@@ -97,7 +100,8 @@ class Worker:
     def context(self, number: int) -> TopologyContext:
         """A new context for a task."""
         environment = self.environment
-        return context_of(self.lane, number, environment.rehearsal_directory, environment.checkpoint_id)
+        directory, checkpoint_id = environment.rehearsal_directory, environment.checkpoint_id
+        return context_of(self.lane, number, directory, checkpoint_id, recorder=self.recorder)
 
     def doing(self, activity: Activity, number: int, block: int = 0) -> AbstractContextManager[None]:
         """To be entered around a call that may kill the process or take long; the watch and the monitor note it."""
@@ -382,9 +386,14 @@ def _nowhere(place: bytes) -> None:
 
 
 def context_of(
-    lane: Lane, number: int, rehearsal_directory: str | None = None, checkpoint_id: str = ""
+    lane: Lane,
+    number: int,
+    rehearsal_directory: str | None = None,
+    checkpoint_id: str = "",
+    *,
+    recorder: MetricsRecorder | None = None,
 ) -> TopologyContext:
-    """Make the context of a task."""
+    """Make the context of a task; ``recorder`` records the metrics that the task declares."""
     topology = lane.topology
     component, index = topology.task_owner(number)
     spec = topology.components[component]
@@ -401,4 +410,5 @@ def context_of(
         rehearsal_directory=rehearsal_directory,
         checkpoint_id=checkpoint_id,
         renamed_from=spec.renamed_from,
+        metrics=TaskMetrics(recorder, component, index),
     )

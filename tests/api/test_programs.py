@@ -19,6 +19,9 @@ from sparkbolt import AsyncBolt, BasicBolt, Bolt, ColumnBolt, Spout, Topology, T
 from sparkbolt.faces.cli import main
 from sparkbolt.sim.subprocess_runner import close_processes
 from sparkbolt.testing import TopologyTestDriver, simulate
+from tests.api.orders import Order
+from tests.api.orders import topology as orders
+from tests.api.typed_orders import check_totals
 from tests.api.word_count import topology as word_count
 
 LINES = ["to be or not to be", "that is the question"]
@@ -148,6 +151,22 @@ def test_the_coroutine_enriches() -> None:
         driver.run_until_idle()
         assert driver.emitted("bolt") == [[f"user-{number}", {"user": f"user-{number}"}] for number in range(5)]
         assert sorted(driver.acked("source")) == list(range(5))
+
+
+def test_the_orders_by_name_under_the_test_driver() -> None:
+    with TopologyTestDriver(orders) as driver:
+        driver.feed("orders", {"customer": "ann", "amount": 3}, message_id=1)
+        driver.run_until_idle()
+        assert driver.emitted("check") == [Order("ann", 3.0)]
+        assert driver.emitted("total") == [{"customer": "ann", "total": 3.0}]
+        assert driver.emitted("total") == [["ann", 3.0]]
+        assert driver.emitted("total") != [{"customer": "ann", "sum": 3.0}]
+        assert driver.emitted("total") != [["ann", 4.0]]
+        assert driver.acked("orders") == [1]
+
+
+def test_the_orders_with_types() -> None:
+    check_totals()
 
 
 class Pairs(BasicBolt):

@@ -27,6 +27,8 @@ PAGES = {
     "spout": f"{BASE}/components/orders",
     "component": f"{BASE}/components/enrich",
     "windowed": f"{BASE}/components/revenue",
+    "state": f"{BASE}/state/revenue",
+    "state-of-a-key": f"{BASE}/state/revenue?key=12:19",
     "micro-batches": f"{BASE}/micro-batches",
     "errors": f"{BASE}/errors",
     "trees": f"{BASE}/trees",
@@ -70,6 +72,18 @@ def test_all_pages_of_a_topology_are_reached_by_clicks(visit: Visit) -> None:
     expect(page.get_by_role("heading", name="enrich")).to_be_visible()
     page.get_by_text("KeyError: 'sku'").first.click()
     expect(page.get_by_text("Traceback (most recent call last)").first).to_be_visible()
+    assert visitor.complaints == []
+
+
+def test_a_key_is_looked_up_in_the_state_of_a_bolt_on_a_page_that_is_not_live(visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.goto(PAGES["windowed"])
+    expect(page.locator("#switch-live")).to_be_visible()
+    page.get_by_role("link", name="state", exact=True).click()
+    expect(page.locator("#switch-live")).to_be_hidden()
+    page.get_by_label("Key", exact=True).fill('["a", 7]')
+    page.get_by_role("button", name="Look up").click()
+    expect(page.get_by_role("row")).to_have_count(2)
     assert visitor.complaints == []
 
 
@@ -197,7 +211,7 @@ def test_everything_works_without_javascript(visit: Visit, shop: FakeOperator) -
 
 # The pictures of docs/ui.md.
 
-NOT_SHOWN = {"spout", "errors", "ended", "windowed", "open-trees", "login"}
+NOT_SHOWN = {"spout", "errors", "ended", "windowed", "open-trees", "login", "state", "state-of-a-key"}
 PICTURES = {
     **{name: (name, 1280, "light") for name in PAGES if name not in NOT_SHOWN},
     "topology-dark": ("topology", 1280, "dark"),

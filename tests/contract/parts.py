@@ -117,7 +117,7 @@ ACTIONS: dict[str, tuple[str, str, str] | None] = {
     "raises ReportedFailedException": ("fail", "deeds", "on purpose"),
     "fails with a reason": ("fail", "deeds", "said so"),
     "emits too many values": ("emit", "deeds", "'deeds' emitted 2 values on stream 'default'"),
-    "emits a str": ("emit", "deeds", "did you mean ['word']?"),
+    "emits another field": ("emit", "deeds", "'value' is missing; there is no field 'word'"),
     "emits on no stream": ("emit", "deeds", "stream 'nowhere'"),
     "emits what cannot be pickled": ("emit", "deeds", "cannot be sent to another task (function: "),
     "emits what cannot be routed": ("emit", "deeds", "object"),

@@ -175,7 +175,7 @@ def test_an_unavailable_source_is_asked_again_and_nothing_is_lost_or_given_up(en
     away = [tree for tree in ended.failed if tree.fail.cause == "away"]
     assert {(tree.position, tree.outcome, tree.attempt) for tree in away} == {(AWAY, "retry", 1)}
     assert len(ended.notes("away")) == 2
-    assert {tree.fail.reason for tree in away} == {f"numbers is away, from {AWAY} on: nobody answers"}
+    assert {tree.fail.reason for tree in away} == {f"numbers is unavailable from {AWAY} on: nobody answers"}
     assert ended.of("log").errors >= 2
     assert attempts_of(ended, "tries-log", AWAY)
 

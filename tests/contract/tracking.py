@@ -62,8 +62,8 @@ class Actions(Bolt):
     def emits_too_many_values(self, tup: Any, collector: Any) -> None:
         collector.emit([1, 2], anchors=tup)
 
-    def emits_a_str(self, tup: Any, collector: Any) -> None:
-        collector.emit("word", anchors=tup)
+    def emits_another_field(self, tup: Any, collector: Any) -> None:
+        collector.emit({"word": 1}, anchors=tup)
 
     def emits_on_no_stream(self, tup: Any, collector: Any) -> None:
         collector.emit([1], anchors=tup, stream="nowhere")

@@ -275,7 +275,7 @@ def test_a_server_that_is_killed_and_comes_back_has_each_row_once(tmp_path: Path
         assert server.ask("SELECT count(*), count(DISTINCT id) FROM orders") == [(4000, 4000)]
         server.stop()
         impatient = writer(server.address, "public", "orders", task=2, wait_secs=0.2)
-        with pytest.raises(Unavailable, match=r"is away: OperationalError: .*refused"):
+        with pytest.raises(Unavailable, match=r"is unavailable: OperationalError: .*refused"):
             impatient.write(0, numbered(1))
         server.start()
         assert impatient.write(1, numbered(1)) == {}

@@ -133,6 +133,9 @@ def test_a_running_topology_is_rebalanced_and_each_count_is_exact(
         before = StoredState.of(state).micro_batch
         totals = [view.attributes()["counts"]["all"] for view in StoredState.of(state).tasks("all")]
         assert sum(totals) == 180
+        sizes = {(one["component"], one["task"]): one["keys"] for one in StoredState.of(state).sizes()["tasks"]}
+        assert sorted(sizes) == [("all", 0), ("all", 1), ("count", 0), ("count", 1), ("count", 2)]
+        assert sum(sizes.values()) == KEYS
 
         rebalanced({"executors": {"all": 4}})  # whose key says nothing about its task
         assert wait_for(lambda: any(e["kind"] == "rebalance failed" for e in events(running)), PATIENCE_SECS)

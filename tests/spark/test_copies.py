@@ -13,7 +13,7 @@ from sparkbolt import CheckpointError, TopologyBuilder
 from sparkbolt.api.running import RunningTopology
 from sparkbolt.api.topology import Topology
 from sparkbolt.bolts import JsonLinesBolt
-from sparkbolt.driver.ledger.origin import origin_of
+from sparkbolt.driver.ledger.origin import origin_of, successor_of
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli import checkpoints
 from sparkbolt.files.local import LocalFiles
@@ -149,6 +149,9 @@ def test_a_copy_goes_on_instead_of_a_checkpoint_exactly_where_that_one_was(
             checkpoints.copy(state, moved)
     assert checkpoints.copy(state, moved) == 0
     assert "its first start needs a decision" in capsys.readouterr().out
+    with pytest.raises(CheckpointError, match="needs your decision"):
+        topology(tmp_path, "out", tasks=3).start(spark=spark, checkpoint=moved, copy="instead")
+    assert successor_of(LocalFiles(state)) is None, "a start that is refused stops no other topology"
     with topology(tmp_path, "out").start(spark=spark, checkpoint=moved, copy="instead") as running:
         goes_to(running, tmp_path, 300)
         with pytest.raises(CheckpointError, match=f"its topology goes on with {moved}"):

@@ -82,7 +82,7 @@ def test_a_running_topology_gives_its_keys_and_reads_a_task_only_when_it_is_need
         kept[0].state("numbers")
 
 
-def test_the_state_is_a_dataframe_in_json_or_in_types_of_sparks(kept: Any) -> None:
+def test_the_state_is_a_dataframe_in_json_or_in_types_of_sparks(kept: Any, spark: Any) -> None:
     state = kept[0].state("keep")
     rows = state.to_df().collect()
     keys = {row["key"]: int(row["value"]) for row in rows if row["attribute"] is None}
@@ -94,6 +94,10 @@ def test_the_state_is_a_dataframe_in_json_or_in_types_of_sparks(kept: Any) -> No
     typed = state.to_df(key="string", value="bigint").where("attribute is null")
     assert typed.where("key in ('be', 'or')").agg({"value": "sum"}).first()[0] == 5
     assert typed.where("key = '2026-01-02'").first()["value"] == 3
+    typed.createOrReplaceGlobalTempView("kept")
+    assert spark.sql("select value from global_temp.kept where key = 'not'").collect() == [(6,)]
+    own = spark.createDataFrame([("be",)], "key string")
+    assert own.join(typed, "key").select("value").collect() == [(0,)]
 
 
 def asked(operator: Operator, path: str) -> tuple[int, Any]:
@@ -155,6 +159,17 @@ def test_state_is_read_with_the_spark_of_the_process_whatever_thread_asks(
     session, views = found
     assert session.sparkContext is spark.sparkContext
     assert sum(map(len, views)) == len(KEYS)
+
+
+def test_a_task_that_cannot_be_read_is_named_with_the_reason(
+    kept: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(view: Any) -> Any:
+        return {}[view.bytes] if view.bytes else None
+
+    monkeypatch.setattr(state_reading, "sizes_of", damaged)
+    with pytest.raises(StateError, match=r"task 0 of 'keep': KeyError"):
+        StoredState.of(kept[1]).sizes()
 
 
 def test_operators_read_the_state_of_a_topology_that_has_ended_from_its_checkpoint(kept: tuple[Any, str]) -> None:

@@ -46,6 +46,7 @@ class Queue(Spout):
 
     def open(self, context):
         OPENED.append(1)
+        self.told = context.metrics.counter("told")
         self.left = deque(range(QUEUED))
         self.acked = 0
 
@@ -56,6 +57,7 @@ class Queue(Spout):
 
     def ack(self, message_id):
         HEARD.append(("ack", message_id))
+        self.told.inc()
         self.acked += 1
 
     def fail(self, message_id):
@@ -72,9 +74,13 @@ class CountDigits(BasicBolt):
 
     def prepare(self, context):
         self.counts = Counter()
+        self.kinds = context.metrics.counter("kinds", "Numbers by kind", ["kind"])
+        self.times = context.metrics.timer("times")
 
     def execute(self, tup, collector):
         digit = tup["n"] % 10 if tup["n"] < COUNT else "queued"
+        with self.times.time():
+            self.kinds.labels("digit" if tup["n"] < COUNT else "queued").inc()
         self.counts[digit] += 1
         collector.emit([digit, self.counts[digit]])
 
@@ -182,6 +188,10 @@ def test_a_failed_query_is_restarted_and_reports_it(
     assert lines[1].endswith("it is started again in 0.4 s (2 of 5)")
     assert told == list(range(metrics.micro_batches)), "each promotion is told once, whatever life it is of"
     assert metrics.of("numbers").acked == COUNT
+    assert metrics.value("kinds", {"kind": "digit"}) == COUNT, "what ran again counts once"
+    assert metrics.value("times") == metrics.value("kinds") >= COUNT + QUEUED
+    assert metrics.value("times_sum") > 0
+    assert metrics.value("told") == QUEUED
     assert_exact(tmp_path)
     with pytest.raises(CheckpointError, match=rf"out belongs to topology 'supervised' with checkpoint {tmp_path}/c,"):
         build(tmp_path).start(spark=spark)

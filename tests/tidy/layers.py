@@ -69,9 +69,10 @@ LAYERS = {
     "connectors.files": _layer(f"{CONNECTORS} connectors.files", None),
     "connectors.tables": _layer(f"{CONNECTORS} connectors.files connectors.tables", None),
     "connectors.sockets": _layer(f"{CONNECTORS} connectors.sockets", None),
+    "streams": _layer(f"{WORKER} windows connectors connectors.sql connectors.lookup streams", "numpy"),
     "spouts": _layer(f"{ALL_CONNECTORS} spouts", None),
     "bolts": _layer(f"{ALL_CONNECTORS} bolts", None),
-    "sim": _layer(f"{ENGINE} files sim", None),
+    "sim": _layer(f"{ENGINE} files streams sim", None),
     "control": _layer(f"{ENGINE} background version {LETTERS} control", None),
     "spark": _layer(f"{ENGINE} background files version control telemetry spark", None),
     "faces.drawing": _layer(f"{API} layout faces.drawing", ""),
@@ -79,8 +80,9 @@ LAYERS = {
     "faces.cli": _layer(f"{ENGINE} version windows {LETTERS} sim control spark faces.drawing faces.ui faces.cli", None),
     "faces": _layer("faces", ""),
     "launch": _layer(f"{BELOW} connectors.files spark faces.drawing faces.cli launch", None),
-    "testing": _layer(f"{ENGINE} windows sim launch testing", None),
-    "door": _layer(f"{API} observe version windows launch door", None),
+    "testing": _layer(f"{ENGINE} windows streams sim launch testing", None),
+    "pytest_plugin": _layer("api streams sim testing pytest_plugin", "pytest"),
+    "door": _layer(f"{CONNECTORS} observe version windows streams launch door", None),
 }
 
 # The library that brings a module, where the names differ.

@@ -38,27 +38,27 @@ class KeptRow(NamedTuple):
 
 
 class KeptInMemory(StoredState):
-    """The state of a topology whose bolt ``count`` has some tasks, after micro-batch 7; ``split`` keeps nothing."""
+    """The state of a topology one of whose bolts has some tasks, after micro-batch 7; the other bolt keeps nothing."""
 
     tasks_of_count: Sequence[TaskView]
     read: list[int]
     """The tasks that were read."""
 
     @classmethod
-    def of_tasks(cls, *tasks: Mapping[Any, Any]) -> KeptInMemory:
+    def of_tasks(cls, *tasks: Mapping[Any, Any], bolt: str = "count", other: str = "split") -> KeptInMemory:
         numbers = tuple(range(1, len(tasks) + 1))
-        placement = {"stateful": [["count"]], "dests": {str(number): number for number in numbers}}
-        generation = Generation(placement=placement, numbering=Numbering({"count": numbers, "split": (9,)}))
+        placement = {"stateful": [[bolt]], "dests": {str(number): number for number in numbers}}
+        generation = Generation(placement=placement, numbering=Numbering({bolt: numbers, other: (9,)}))
         made = cls("state", 7, generation)
         vars(made).update(tasks_of_count=list(map(view, tasks)), read=[])
         return made
 
-    def _answers(
-        self, component: str, ask: Callable[[TaskView], Any], tasks: Sequence[int] | None = None
-    ) -> dict[int, Any]:
-        chosen = range(len(self._dests(component))) if tasks is None else tasks
-        self.read.extend(chosen)
-        return {task: ask(self.tasks_of_count[task]) for task in chosen}
+    def _answers_of(
+        self, component: str, dests: Sequence[int], ask: Callable[[TaskView], Any]
+    ) -> dict[int, dict[str, Any]]:
+        tasks = [self._dests(component).index(dest) for dest in dests]
+        self.read.extend(tasks)
+        return {dest: {"answer": ask(self.tasks_of_count[task])} for dest, task in zip(dests, tasks, strict=True)}
 
     def read_rows(self, component: str) -> Iterator[Any]:
         for task, one in enumerate(self.tasks_of_count):

@@ -298,8 +298,8 @@ def test_an_unavailable_source_logs_one_error_line_per_interval(caplog: pytest.L
     announced(topology(Log(20), retry=PATIENT))
     lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert lines == [
-        f"log: {SOURCE} is away, from 14 on: the broker does not answer; it is asked again 0.1 s later, for nothing "
-        "new, until it is there"
+        f"log: {SOURCE} is unavailable from 14 on: the broker does not answer; the next try is in 0.1 s, and "
+        "nothing new is read from it until it answers"
     ]
 
 
@@ -310,7 +310,7 @@ def test_data_missed_from_an_unavailable_source_is_lost_and_reported_without_tra
     while not run.engine.coordinator.finished:
         promotion = run.engine.step()
         reports += [report.text for report in promotion.reports] if promotion is not None else []
-    assert reports == [f"{SOURCE} is away, from 14 on: the broker does not answer"]
+    assert reports == [f"{SOURCE} is unavailable from 14 on: the broker does not answer"]
     assert run.engine.ledger.metrics.of("log").errors == 1
     assert set(WORLD.seen) == set(range(14))
 

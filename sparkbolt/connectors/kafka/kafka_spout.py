@@ -14,6 +14,7 @@ import numpy as np
 from sparkbolt.api.arguments import POSITIVE, PROPERTIES, checked, field_names, text, verify, whole
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.dead_letters import DeadLetters, DeadLetterSink, RawMessage
+from sparkbolt.api.named_fields import Fields
 from sparkbolt.api.outside import UsesOutside
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.api.reports import SourceView
@@ -122,7 +123,7 @@ class KafkaSpout(UsesOutside, PicklesArguments, ColumnSource):
         topics: str | Iterable[str] | re.Pattern[str],
         *,
         group: Annotated[str, text("the name of a consumer group")],
-        outputs: Sequence[str] | None = None,
+        outputs: Fields | None = None,
         key: Decoding = "bytes",
         value: Decoding = "bytes",
         translate: Translator | None = None,

@@ -152,7 +152,7 @@ class _Registry:
             if int(getattr(error, "error_code", None) or 0) // 100 in _ABOUT_SCHEMAS:
                 raise
             text = self._scrub(f"{type(error).__name__}: {error}")
-            raise SourceUnavailable(f"the schema registry is away: {text}") from None
+            raise SourceUnavailable(f"the schema registry is unavailable: {text}") from None
 
 
 class Shaper:

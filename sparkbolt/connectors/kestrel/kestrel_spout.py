@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 from sparkbolt.api.arguments import POSITIVE, checked, text, verify, whole
 from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.named_fields import Fields
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.connectors.backoff import Backoff
 from sparkbolt.connectors.decoder import Decoder
@@ -92,7 +93,7 @@ class KestrelSpout(QueueSpout):
         queue: Annotated[str, text("the name of a queue")],
         *,
         value: str | Callable[[bytes], Any] = "text",
-        outputs: Sequence[str] = ("value",),
+        outputs: Fields = ("value",),
         connections: Annotated[int, whole()] = 200,
         retry: RetryPolicy | None = RETRY,
         answer_secs: Annotated[float, POSITIVE] = 5.0,

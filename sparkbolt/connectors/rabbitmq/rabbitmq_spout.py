@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from sparkbolt.api.arguments import POSITIVE, checked, text
 from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.named_fields import Fields
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.connectors.decoder import Decoder
 from sparkbolt.connectors.queue_spout import RETRY, BadMessage, QueueSpout
@@ -54,7 +55,7 @@ class RabbitMQSpout(QueueSpout):
         queue: Annotated[str, text("the name of a queue")],
         *,
         value: str | Callable[[bytes], Any] = "text",
-        outputs: Sequence[str] = ("value",),
+        outputs: Fields = ("value",),
         retry: RetryPolicy | None = RETRY,
         backoff_max_secs: Annotated[float, POSITIVE] = 30.0,
     ) -> None:

@@ -136,7 +136,7 @@ class SqlWriter:
             trouble, text = trouble_of(error), error_text(error)
             if trouble is Trouble.AWAY:
                 self._failures += 1
-                raise Unavailable(f"{self.place} is away: {text}") from error
+                raise Unavailable(f"{self.place} is unavailable: {text}") from error
             self._target, self._has_commits = None, False
             if trouble is Trouble.TABLE:
                 raise Unavailable(f"{self.place}: {text}") from error
@@ -169,7 +169,7 @@ class SqlWriter:
                     self._failures = TRIES  # the last attempt searches
                 elif is_late:
                     self._give_up(number, text)
-                    raise Unavailable(f"{self.place} is away: {text}") from error
+                    raise Unavailable(f"{self.place} is unavailable: {text}") from error
                 if wait == BACKOFF_SECS:
                     log.warning("%s: %s; the same rows are written when it is back", self.place, text)
                 self._sleep(wait * random.uniform(0.5, 1))

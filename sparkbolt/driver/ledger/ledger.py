@@ -24,9 +24,10 @@ import numpy.typing as npt
 
 from sparkbolt.api.causes import Cause
 from sparkbolt.api.outage import OutageChange
-from sparkbolt.api.reports import Fail, FailedTree, Promotion, SourceView
+from sparkbolt.api.reports import ErrorReport, Fail, FailedTree, Promotion, SourceView
 from sparkbolt.api.story import NO_NOTES, Story, TreeNotes, time_text
 from sparkbolt.api.tree_life import TreeState
+from sparkbolt.api.user_metrics import full_text, is_full
 from sparkbolt.base.ids import (
     I32,
     MAX_SEQUENCE,
@@ -274,7 +275,7 @@ class Ledger:
         verdicts = feedback.verdicts
         promotion = Promotion(micro_batch_id, reports=list(feedback.reports))
         self._staged = None
-        self.metrics.add(feedback.metrics)
+        promotion.reports += self._add_metrics(feedback)
         add_flows(self.flows, feedback.measured.flows)
         self.marks.promote(plan, feedback.marks, self._task_owner)
 
@@ -306,6 +307,16 @@ class Ledger:
         self.metrics.micro_batches += 1
         self._tally.show(self.messages.retries.counts())
         return promotion
+
+    def _add_metrics(self, feedback: Feedback) -> list[ErrorReport]:
+        """Add the counts of a micro-batch, and return a note for each component that has too many series now."""
+        full = {component for component, own in self.metrics.components.items() if is_full(own.user)}
+        self.metrics.add(feedback.metrics)
+        return [
+            ErrorReport(component, 0, full_text(component), is_note=True)
+            for component in feedback.metrics
+            if component not in full and is_full(self.metrics.of(component).user)
+        ]
 
     def _observe(self, plan: MicroBatchPlan, feedback: Feedback) -> list[OutageChange]:
         """Update the outages of bolts; called before the outcomes of failed trees are decided."""

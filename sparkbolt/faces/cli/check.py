@@ -259,7 +259,7 @@ def kind_of(component: Component) -> str:
     >>> kind_of(bolt(outputs=["word"])(lambda tup: None))
     'function bolt'
     """
-    if isinstance(component, FunctionBolt):
+    if type(component) is FunctionBolt:
         return "function bolt"
     if isinstance(component, PartitionedSpout):
         return f"{type(component).__name__} (partitioned spout)"

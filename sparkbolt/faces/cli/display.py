@@ -22,6 +22,7 @@ from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.progress import Progress
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.control.logs import current_log
+from sparkbolt.control.metric_documents import metric_documents
 from sparkbolt.faces.cli.dlq.summary import given_up_lines
 from sparkbolt.faces.cli.program import NOT_UP, UNDER_WAY, RunEnd
 from sparkbolt.faces.cli.tables import Cell, Sheet
@@ -280,10 +281,13 @@ def summary_event(outcome: RunOutcome, topology: Topology | None) -> dict[str, A
     for spec in () if topology is None else topology.components.values():
         counts = asdict(outcome.metrics.components.get(spec.id, _NOTHING))
         counts["execute_ms"] = round(counts["execute_ms"], 3)
+        del counts["user"]
         leave_out = {"executed", "execute_ms"} if spec.is_spout else {"pending", "given_up", "lag", "skipped", "late"}
         if not isinstance(spec.component, RuntimeBolt):
             leave_out |= WINDOW_COUNTS
         components[spec.id] = {key: value for key, value in counts.items() if key not in leave_out}
+    for component, metrics in metric_documents(outcome.metrics).items():
+        components[component]["metrics"] = metrics
     event: dict[str, Any] = {
         "event": "summary",
         "outcome": outcome.kind,

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from sparkbolt.api.config import did_you_mean
-from sparkbolt.api.topology import Topology, TopologyBuilder
+from sparkbolt.api.topology import Topology, TopologyDeclarer
 from sparkbolt.base.engine_door import importing
 from sparkbolt.base.exceptions import raised_at
 from sparkbolt.errors import SparkboltError, WrongUseError
@@ -55,7 +55,7 @@ def topologies_in(holder: object) -> list[str]:
     """The names of the topologies among the attributes of a module; those of builders if there is no topology."""
     values = {name: value for name, value in vars(holder).items() if not name.startswith("_")}
     built = [name for name, value in values.items() if isinstance(value, Topology)]
-    return built or [name for name, value in values.items() if isinstance(value, TopologyBuilder)]
+    return built or [name for name, value in values.items() if isinstance(value, TopologyDeclarer)]
 
 
 def _hint(name: str, holder: object) -> str:
@@ -137,7 +137,7 @@ def _as_topology(value: object, reference: str, module: ModuleType) -> Topology:
             raise
         except Exception as error:
             raise BrokenModuleError(f"{reference} cannot be called: {_sentence(error)}") from error
-    if isinstance(value, TopologyBuilder):
+    if isinstance(value, TopologyDeclarer):
         return value.build()
     if isinstance(value, Topology):
         return value

@@ -41,6 +41,7 @@ from sparkbolt.control.documents import (
 from sparkbolt.faces.ui.answers import readable
 from sparkbolt.faces.ui.operator_calls import Asking, LateAnswerError
 from sparkbolt.faces.ui.storm_pages import empty_window, listed
+from sparkbolt.faces.ui.user_families import Documents, user_families
 
 BUCKETS_SECS = (
     *(0.000_01, 0.000_025, 0.000_1, 0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
@@ -82,9 +83,6 @@ class Measure:
                 if value is not None:
                     family.add_metric([name, *place], value)
         return family
-
-
-Documents = Sequence[tuple[str, TopologyDocument]]
 
 
 def prometheus_routes() -> list[Route]:
@@ -129,6 +127,7 @@ class Families(Collector):
         documents = [(name, found) for name, _, found in self._topologies if found is not None]
         yield from (measure.family(documents) for measure in MEASURES)
         yield from _histograms(documents)
+        yield from user_families(documents)
 
     def _states(self) -> Iterator[Metric]:
         up = GaugeMetricFamily("sparkbolt_topology_up", "1 if the topology runs, otherwise 0", labels=["topology"])

@@ -237,6 +237,7 @@ async def component_page(request: Request) -> Response:
         readers=readers_of(document, component),
         errors=[error for error in document["errors"] if error["component"] == component][::-1][:50],
         watermark=document["now"]["watermarks"].get(component),
+        metrics=document["metrics"].get(component, []),
         charts=component_charts(series, one),
         window=window,
     )

@@ -81,15 +81,10 @@ def keys_named(text: str) -> list[Any]:
     """
     try:
         read = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        return _meanings_of_text(text)
-    if isinstance(read, str):
-        return [read]
-    keys = list(itertools.islice(_meanings(read), _MEANINGS_MAX))
-    try:
+        keys = [read] if isinstance(read, str) else list(itertools.islice(_meanings(read), _MEANINGS_MAX))
         hash(keys[0])
-    except TypeError:  # it contains an object of JSON, which no key does
-        return [text]
+    except (ValueError, RecursionError, TypeError):  # no JSON, or a list with an object of JSON, which no key has
+        return _meanings_of_text(text)
     return keys
 
 

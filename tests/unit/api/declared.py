@@ -9,9 +9,9 @@ from sparkbolt.api.components import BasicBolt, PartitionedSpout, Spout
 from sparkbolt.api.config import Config
 from sparkbolt.api.function_bolts import bolt
 from sparkbolt.api.groupings import Grouping
-from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.api.tuples import Direct
 from sparkbolt.errors import InvalidTopology
+from sparkbolt.streams import TopologyBuilder
 from tests.topologies import Split
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, TypedDict
 
 import pytest
 
-from sparkbolt import BasicBolt, Count, Direct, InvalidTopology, Spout, TopologyBuilder, WindowedBolt, bolt
+from sparkbolt import BasicBolt, Direct, InvalidTopology, Spout, TopologyBuilder, Tumbling, WindowedBolt, bolt
 from sparkbolt.api.components import BoltBase
 from sparkbolt.api.tuples import StreamDef, parse_outputs
 from sparkbolt.sim.engine import LocalEngine
@@ -73,13 +73,16 @@ def test_a_bolt_emits_instances_of_the_class_that_declares_its_fields() -> None:
 
 class Window(WindowedBolt):
     outputs = Total
+    window = Tumbling(minutes=1, timestamp="amount", late="late")
 
     def execute(self, window: Any, collector: Any) -> Any: ...
 
 
 def test_a_windowed_bolt_adds_its_stream_of_late_tuples_to_a_class() -> None:
-    window = Window().with_tumbling_window(Count(1)).with_late_tuple_stream("late")
-    assert parse_outputs(window.outputs) == (
+    builder = TopologyBuilder("orders")
+    builder.set_spout("orders", JsonLinesSpout("orders.jsonl", outputs=Order))
+    builder.set_bolt("window", Window()).shuffle_grouping("orders")
+    assert builder.build().components["window"].streams == (
         StreamDef("late", ("late_tuple",)),
         StreamDef("default", ("customer", "total")),
     )

@@ -11,8 +11,9 @@ import pytest
 from sparkbolt.api.config import Config
 from sparkbolt.api.groupings import ShuffleGrouping
 from sparkbolt.api.statefulness import keeps_state
-from sparkbolt.api.topology import Topology, TopologyBuilder
+from sparkbolt.api.topology import Topology
 from sparkbolt.api.tuples import StreamDef
+from sparkbolt.streams import TopologyBuilder
 from tests.topologies import Count, Split
 from tests.unit.api.declared import Lines, Log, Stateless, Storing, upper, words
 

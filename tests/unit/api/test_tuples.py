@@ -46,6 +46,10 @@ def test_a_field_with_the_name_of_a_method_is_an_item_only() -> None:
     assert (tup.mro, tup._id, tup.fields[0]) == (4, 5, "values")
 
 
+def test_the_usual_field_of_a_timestamp_is_an_attribute() -> None:
+    assert Tuple.of(Origin("clicks", 0, "default", ("at",)), [7]).at == 7
+
+
 def test_an_unknown_field_is_named_with_the_fields_there_are() -> None:
     with pytest.raises(AttributeError, match=r"'Tuple\(word, n\)' object has no attribute 'wrod'"):
         _ = made(word="be", n=2).wrod

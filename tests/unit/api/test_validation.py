@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sparkbolt.api.config import Config
-from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.errors import InvalidTopology
+from sparkbolt.streams import TopologyBuilder
 from tests.topologies import Count, Split
 from tests.unit.api.declared import Anywhere, Lines, Log, mistakes, the_mistake, words
 

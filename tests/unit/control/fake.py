@@ -12,19 +12,16 @@ from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.base.file_access import Files
 from sparkbolt.control.documents import (
     Answer,
-    ComponentStateDocument,
     PeekedDocument,
     SeriesDocument,
-    StateDocument,
     TopologyDocument,
     TopologyEntry,
     TopologyState,
 )
 from sparkbolt.control.home import chosen
-from sparkbolt.control.kept_state import KeptState, component_state_of
+from sparkbolt.control.kept_state import KeptState, StateQuestions
 from sparkbolt.control.letters.selection import kinds_of
 from sparkbolt.control.questions import Views
-from sparkbolt.errors import WrongUseError
 from tests.unit.control import shop
 from tests.unit.control.shop import CLICKS, HOME, MINUTE, NASTY, NOW_MS, ORDERS
 from tests.unit.kept import KeptInMemory
@@ -34,7 +31,7 @@ NOW_SECS = NOW_MS / 1000
 STATES = {"activate": "active", "deactivate": "inactive"}
 
 
-class FakeOperator(Views):
+class FakeOperator(Views, StateQuestions):
     """Answers as ``control.operator.Operator``; ``asked`` has the changes that it was asked for, and ``calls`` all."""
 
     def __init__(
@@ -69,7 +66,10 @@ class FakeOperator(Views):
         self.live_asked: list[tuple[str, dict[str, Any]]] = []
         self.live_error: Exception | None = None
         self.kept: KeptState = KeptInMemory.of_tasks(
-            {"12:19": "x" * 300, NASTY: NASTY, "be": 2, 7: [1]}, {("a", 7): None, "7": "text", ("be", 7): 3}
+            {"12:19": "x" * 300, NASTY: NASTY, "be": 2, 7: [1]},
+            {("a", 7): None, "7": "text", ("be", 7): 3},
+            bolt="revenue",
+            other="enrich",
         )
 
     @property
@@ -159,17 +159,11 @@ class FakeOperator(Views):
         bare = [{name: one[name] for name in one if name not in ("replayed", "discarded")} for one in waiting]
         return [kind.to_json() for kind in kinds_of(map(DeadLetter.from_json, bare))]
 
-    def state(self, topology: str, as_of: int | None = None) -> StateDocument:
+    def _kept(
+        self, topology: str, name: str, arguments: dict[str, Any], as_of: int | None, act: Callable[[KeptState], Any]
+    ) -> Any:
         self.find(topology)
-        return self.kept.sizes()
-
-    def component_state(
-        self, topology: str, component: str, *, key: str | None = None, first: int = 50, as_of: int | None = None
-    ) -> ComponentStateDocument:
-        self.find(topology)
-        if component != "revenue":
-            raise WrongUseError(f"{component!r} keeps no state: expected one of revenue")
-        return {**component_state_of(self.kept, "count", key, first), "component": component}
+        return act(self.kept)
 
     def live(self, topology: str, question: str, arguments: dict[str, Any]) -> Any:
         self.find(topology)

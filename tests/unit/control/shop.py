@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from sparkbolt.api.metric_handles import MetricsRecorder, TaskMetrics
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.base.codec import encode
 from sparkbolt.control.documents import (
     ALL_TIME,
@@ -18,6 +20,7 @@ from sparkbolt.control.documents import (
     ErrorDocument,
     EventDocument,
     Gist,
+    MetricDocument,
     NowDocument,
     Numbers,
     PeekedDocument,
@@ -29,6 +32,7 @@ from sparkbolt.control.documents import (
     TopologyState,
     WindowDocument,
 )
+from sparkbolt.control.metric_documents import metric_documents
 from sparkbolt.control.problems import verdict_of
 from sparkbolt.observe.history import MicroBatchRecord
 
@@ -293,6 +297,22 @@ def now() -> NowDocument:
     )  # fmt: skip
 
 
+def metrics() -> dict[str, list[MetricDocument]]:
+    """What ``enrich`` declares, as its recorder would have it."""
+    recorder = MetricsRecorder()
+    own = TaskMetrics(recorder, "enrich", 0)
+    requests = own.counter("requests", "Requests to the price service", ["status"])
+    requests.labels(200).inc(165_000_000)
+    requests.labels(503).inc(126_000)
+    own.gauge("cache_entries", "Prices in the cache").set(5_120)
+    lookup = own.timer("lookup", "Time of a request", buckets=(0.001, 0.01, 0.1))
+    for secs in (0.0005, 0.004, 0.004, 0.25):
+        lookup.observe(secs)
+    own.counter("timeouts")
+    counts = {component: ComponentMetrics(user=user) for component, user in recorder.take().items()}
+    return metric_documents(TopologyMetrics(counts))
+
+
 def document(one: TopologyEntry) -> TopologyDocument:
     windows = {name: window(name, secs) for name, secs in WINDOWS_SECS.items()}
     windows[ALL_TIME] = window(ALL_TIME, 140_000.0)
@@ -302,7 +322,7 @@ def document(one: TopologyEntry) -> TopologyDocument:
     }  # fmt: skip
     return TopologyDocument(
         entry=one, live=TopologyState.of(one["state"]).runs, components=components(), settings=settings,
-        windows=windows, now=now(), errors=errors(), events=events(),
+        windows=windows, now=now(), metrics={}, errors=errors(), events=events(),
     )  # fmt: skip
 
 

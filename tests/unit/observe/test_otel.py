@@ -10,15 +10,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 from sparkbolt import BasicBolt, Config, ConfigError, MicroBatchReport, Promotion, Topology, TopologyBuilder
-from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.api.user_metrics import MetricKind, UserMetric
 from sparkbolt.observe import otel
+from sparkbolt.observe.otel_metrics import MetricSender
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.telemetry import OpenTelemetry, sink_for
@@ -34,6 +38,9 @@ ENVIRONMENT = [
     "OTEL_RESOURCE_ATTRIBUTES",
     "OTEL_TRACES_SAMPLER",
     "OTEL_BSP_MAX_QUEUE_SIZE",
+    "OTEL_METRICS_EXPORTER",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+    "OTEL_METRIC_EXPORT_INTERVAL",
 ]
 
 
@@ -298,3 +305,96 @@ def test_a_collector_receives_the_traces_over_http_at_the_address_in_the_environ
     inner = [span for span in spans if span.name != "numbers"]
     assert all(by_id[span.parent_span_id].trace_id == span.trace_id for span in inner)
     assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in spans)
+
+
+class Counting(BasicBolt):
+    outputs = ["n"]
+
+    def prepare(self, context: Any) -> None:
+        self.seen = context.metrics.counter("seen", "Numbers", ["parity"])
+        self.last = context.metrics.gauge("last")
+        self.took = context.metrics.timer("took", buckets=(1, 5))
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.seen.labels(tup["n"] % 2).inc()
+        self.last.set(tup["n"])
+        self.took.observe(tup["n"])
+
+
+class MetricsInMemory(MetricExporter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[MetricsData] = []
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **_: Any) -> MetricExportResult:
+        self.sent.append(metrics_data)
+        return MetricExportResult.SUCCESS
+
+    def shutdown(self, timeout_millis: float = 30_000, **_: Any) -> None:
+        self.closed = True
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        return True
+
+
+def test_metrics_of_components_reach_the_exporter_as_totals() -> None:
+    builder = TopologyBuilder("counted")
+    builder.set_spout("numbers", GeneratorSpout(numbers, outputs=["n"]))
+    builder.set_bolt("counting", Counting()).global_grouping("numbers")
+    topology = builder.build()
+    exporter = MetricsInMemory()
+    sink = OpenTelemetry(InMemorySpanExporter(), metric_exporter=exporter).build(topology)
+    engine = LocalEngine(topology)
+    while (promotion := engine.step()) is not None:
+        sink.micro_batch(MicroBatchReport(promotion, engine.metrics(), 1.0))
+    engine.close()
+    sink.close()
+    assert exporter.closed
+    request = encode_metrics(exporter.sent[-1])
+    [resource] = request.resource_metrics
+    assert {one.key: one.value.string_value for one in resource.resource.attributes}["service.name"] == "counted"
+    found = {metric.name: metric for metric in resource.scope_metrics[0].metrics}
+    assert (found["seen"].description, found["seen"].sum.is_monotonic) == ("Numbers", True)
+    totals = {
+        next(one.value.string_value for one in point.attributes if one.key == "parity"): point.as_int
+        for point in found["seen"].sum.data_points
+    }
+    assert totals == {"0": 5, "1": 5}
+    assert [point.as_int for point in found["last"].gauge.data_points] == [9]
+    [took] = found["took"].histogram.data_points
+    assert (list(took.bucket_counts), list(took.explicit_bounds), took.sum, found["took"].unit) == (
+        [2, 4, 4],
+        [1, 5],
+        45,
+        "s",
+    )
+    assert {one.key for one in took.attributes} == {"sparkbolt.topology", "sparkbolt.component"}
+
+
+def test_the_environment_names_the_exporter_of_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert otel.metric_exporters_of_environment() == []
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:1")
+    [exporter] = otel.metric_exporters_of_environment()
+    assert type(exporter).__name__ == "OTLPMetricExporter"
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    assert otel.metric_exporters_of_environment() == []
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "missing")
+    with pytest.raises(ConfigError, match="OTEL_METRICS_EXPORTER names 'missing'"):
+        otel.metric_exporters_of_environment()
+
+
+def test_an_exporter_of_metrics_that_fails_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(MetricsInMemory):
+        def export(self, *_: Any, **__: Any) -> MetricExportResult:
+            raise ConnectionError("refused")
+
+    metrics = TopologyMetrics(
+        {"bolt": ComponentMetrics(user={"seen": UserMetric(MetricKind.COUNTER, series={(): [1]})})}
+    )
+    sender = MetricSender("counted", otel.resource_of("counted"), [Failing()])
+    with caplog.at_level(logging.WARNING, "sparkbolt"):
+        sender.update(metrics)
+        sender._send()
+        sender.close(PATIENCE_SECS)
+    [record] = [record for record in caplog.records if "metrics of topology" in record.getMessage()]
+    assert "ConnectionError: refused" in record.getMessage()

@@ -15,11 +15,11 @@ import pytest
 
 from sparkbolt.api.components import BasicBolt, StatefulBolt
 from sparkbolt.api.config import Config
-from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark import crash_shield
+from sparkbolt.streams import TopologyBuilder
 from sparkbolt.wire.acker import judge_rows
 from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import MicroBatchPlan, Piece

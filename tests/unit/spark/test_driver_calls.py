@@ -118,7 +118,7 @@ def test_a_listener_that_raises_or_exits_is_reported_and_the_others_are_still_no
         "raising raised KeyError",
         "leaving raised SystemExit",
     ]
-    assert all(line.endswith("the topology goes on, and it is called again next time") for line in lines)
+    assert all(line.endswith("the topology continues, and calls it again next time") for line in lines)
 
 
 def test_a_partitioned_spout_with_a_failing_close_does_not_keep_the_others_open(

@@ -101,9 +101,9 @@ def test_an_outage_is_one_line_with_the_most_frequent_cause_and_the_next_step(
     out, spent = [line for line in announced(caplog) if line.startswith("bolt ")]
     assert "bolt 'fickle' fails nearly everything it gets, " in out
     assert "most often because of 'ConnectionError: db-1:5432 refused' (" in out
-    assert "its spouts give it about 10 messages at a time now, after waits of up to 30 s" in out
-    assert "after 20 s (outage_patience_secs) the retry policy takes its course" in out
-    assert "what has used its attempts is given up" in spent
+    assert "it now gets only about 10 messages at a time, with waits of up to 30 s" in out
+    assert "after 20 s (outage_patience_secs), when failures count as attempts again" in out
+    assert "messages without attempts left are given up" in spent
 
 
 def test_a_wait_for_max_spout_pending_is_logged_once_for_each_component(caplog: pytest.LogCaptureFixture) -> None:

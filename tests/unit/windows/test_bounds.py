@@ -174,6 +174,17 @@ def test_a_tuple_right_at_midnight_belongs_to_the_day_that_begins_unless_closed_
             assert run.shown()[0] == first
 
 
+@pytest.mark.parametrize("closed", ["left", "right"])
+def test_a_tuple_of_the_first_moment_of_1970_is_in_the_window_of_its_zone(closed: Any) -> None:
+    window = Tumbling(days=1, timestamp="at", timezone="Europe/Berlin", closed=closed)
+    with TopologyTestDriver(topology(Show().windowed(window)), start=datetime(1970, 1, 4, tzinfo=UTC)) as driver:
+        run = Run(driver)
+        run.feed("a", at=0)
+        run.feed("b", at=2 * DAY_MS)
+        driver.advance(secs(1))
+        assert (run.shown(), run.shown(3), run.shown(4)) == (["a"], [-HOUR_MS], [23 * HOUR_MS])
+
+
 def test_windows_on_arrival_end_at_midnight_of_their_zone_whenever_the_task_starts() -> None:
     windowed = Show().windowed(Tumbling(days=1, timezone="Europe/Berlin"))
     start = datetime(2026, 3, 28, 15, 17, tzinfo=ZoneInfo("Europe/Berlin"))

@@ -13,10 +13,11 @@ from sparkbolt.api.components import BasicBolt, PartitionedSpout
 from sparkbolt.api.config import Config
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.api.retry import RetryPolicy
-from sparkbolt.api.topology import Topology, TopologyBuilder
+from sparkbolt.api.topology import Topology
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.streams import TopologyBuilder
 from sparkbolt.worker.collectors import BasicRowCollector
 
 SEEN: Counter[int] = Counter()

@@ -14,12 +14,12 @@ from sparkbolt.api.config import Config
 from sparkbolt.api.function_bolts import bolt
 from sparkbolt.api.progress import Activity
 from sparkbolt.api.reports import QueryFailure
-from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.base.exceptions import Interruption
 from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.errors import EngineError, LostWorkerError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.executors import by_dest
+from sparkbolt.streams import TopologyBuilder
 from sparkbolt.wire.acker import judge_rows
 from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import MicroBatchPlan, Piece

@@ -128,10 +128,17 @@ class Splits(BasicBolt):
             collector.emit([1])
         elif how == "str":
             collector.emit("ab")
+        elif how == "by name":
+            for part in parts:
+                collector.emit({"n": 6, "word": part})
+        elif how == "another name":
+            collector.emit({"word": 1, "m": 2})
         elif how == "anchors":
             collector.emit([1, 2], anchors=tup)
         elif how == "yield":
             return ([part, 4] for part in parts)
+        elif how == "yield by name":
+            return ({"n": 7, "word": part} for part in parts)
         elif how == "list":
             return [[part, 5] for part in parts]
         elif how == "coroutine":
@@ -157,7 +164,10 @@ class Counts(BasicBolt):
         collector.emit([tup["word"], number])
 
 
-HOWS = ("tuples", "named", "arrays", "other", "raise", "short", "str", "anchors", "yield", "list", "coroutine", "away")
+HOWS = (
+    *("tuples", "named", "arrays", "other", "raise", "short", "str", "anchors", "yield", "list", "coroutine", "away"),
+    *("by name", "another name", "yield by name"),
+)
 SCALARS = st.one_of(st.text(max_size=3), st.none(), st.integers(), st.booleans(), st.binary(max_size=2))
 LISTS = st.builds(lambda how, parts: [how, *parts], st.sampled_from(HOWS), st.lists(SCALARS, min_size=1, max_size=4))
 VALUES = st.one_of(SCALARS, st.builds(Text, st.text(max_size=2)), LISTS)
@@ -189,6 +199,16 @@ def test_a_function_that_yields_values_gives_the_same_result() -> None:
             yield [word, number] if word != "odd" else "odd"
 
     assert_same(["to be or", "no", "be no", "be odd", ""], split)
+
+
+@pytest.mark.parametrize("wrap", [lambda word: word, lambda word: {"word": word}, lambda word: [word]])
+def test_the_value_of_the_only_field_gives_the_same_result(wrap: Any) -> None:
+    @bolt(outputs=["word"])
+    def split(tup: Any) -> Iterator[Any]:
+        for word in tup.value.split():
+            yield wrap(word if word != "no" else None)
+
+    assert_same(["to be or", "no", "be no", "be"], split)
 
 
 def test_a_function_that_returns_values_gives_the_same_result() -> None:

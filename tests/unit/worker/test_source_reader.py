@@ -15,11 +15,11 @@ from sparkbolt.api.components import Bolt, ColumnBolt, TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.api.retry import RetryPolicy
-from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
+from sparkbolt.streams import TopologyBuilder
 from sparkbolt.worker.collectors import BoltRowCollector
 from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.tasks import BoltTask
@@ -401,6 +401,5 @@ def test_a_warning_reports_the_part_of_a_range_that_is_read_later(caplog: pytest
     assert promotion is not None
     ErrorLog(engine.topology.config).promotion(promotion)
     assert caplog.messages == [
-        "numbers: n from 30 up to 50 is read later: that is enough; that is with the next micro-batch, and nothing new "
-        "before"
+        "numbers: n from 30 up to 50 is read later: that is enough; the next micro-batch reads it, before anything new"
     ]

@@ -5,7 +5,7 @@ Latencies are in milliseconds unless they say otherwise; a value that was not me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sparkbolt.api.config import did_you_mean
@@ -35,6 +35,8 @@ from sparkbolt.faces.cli.texts import (
 )
 
 ERRORS_SHOWN = 3
+SERIES_SHOWN = 10
+"""How many series of each metric the numbers of a whole topology have."""
 SLOW_CAPACITY = 0.8
 """From this capacity on a component is pointed out."""
 WINDOW_WORDS = {"600": "last 10 min", "10800": "last 3 h", "86400": "last day", ALL_TIME: "since its first start"}
@@ -76,6 +78,7 @@ def stats_lines(document: TopologyDocument, window: str, now_ms: int, width: int
         sheet = _sheet(document, over, kind)
         if sheet.rows and (kind != "system" or len(sheet.titles) > 1):
             lines += [*sheet.lines(width), ""]
+    lines += _metrics(document, width)
     lines += _parts(over, width)
     lines += _now(document, width)
     newest = document["errors"][-ERRORS_SHOWN:]
@@ -118,6 +121,7 @@ def component_lines(document: TopologyDocument, component: str, window: str, now
         names = short_sources(lag)
         sources = tuple((plain(names[one]), lag_text(lag[one], unit, secs.get(one))) for one in sorted(lag))
         lines += [*Sheet(("source", "lag"), sources, right=("lag",)).lines(width), ""]
+    lines += _metrics(document, width, component)
     errors = [error for error in document["errors"] if error["component"] == component]
     return [*lines, *_errors(errors[-ERRORS_SHOWN:], now_ms, width)] if errors else lines[:-1]
 
@@ -132,7 +136,7 @@ def stats_json(document: TopologyDocument, component: str | None, window: str) -
     entry, now = document["entry"], document["now"]
     if component is None:
         parts = {"components": document["components"], "window": over, "now": now, "errors": document["errors"]}
-        return {"entry": entry, "live": document["live"], **parts}
+        return {"entry": entry, "live": document["live"], **parts, "metrics": document["metrics"]}
     return {
         "entry": entry,
         "live": document["live"],
@@ -144,6 +148,7 @@ def stats_json(document: TopologyDocument, component: str | None, window: str) -
         "streams": [stream for stream in over["streams"] if stream["component"] == component],
         "lag": now["lag"].get(component, {}),
         "lag_secs": now["lag_secs"].get(component, {}),
+        "metrics": document["metrics"].get(component, []),
         "errors": [error for error in document["errors"] if error["component"] == component],
     }
 
@@ -292,6 +297,26 @@ def _without_empty(sheet: Sheet) -> Sheet:
         sheet.droppable,
         sheet.right,
     )
+
+
+def _metrics(document: TopologyDocument, width: int, component: str | None = None) -> list[str]:
+    """The metrics that components have declared: of one component with all series, otherwise the first of each."""
+    rows: list[tuple[Cell, ...]] = []
+    for id_, metrics in document["metrics"].items():
+        for metric in metrics if component in (None, id_) else ():
+            series = metric["series"] if component is not None else metric["series"][:SERIES_SHOWN]
+            name = metric["name"] if component is not None else f"{id_} {metric['name']}"
+            rows += [(plain(name), plain(_labels(one["labels"])) or None, plain(one["text"])) for one in series]
+            if len(series) < len(metric["series"]):
+                rows.append((plain(name), f"and {len(metric['series']) - len(series):,} more", None))
+    if not rows:
+        return []
+    title = "metric since the first start"
+    return [*_without_empty(Sheet((title, "labels", "value"), tuple(rows), right=("value",))).lines(width), ""]
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in labels.items())
 
 
 def _parts(over: WindowDocument, width: int) -> list[str]:

@@ -136,7 +136,7 @@ def test_protobuf_is_decoded_into_its_class(registry):
 
 def test_a_registry_that_is_away_is_no_fault_of_the_message():
     own = spout(value="avro", outputs=["customer"], schema_registry={"url": "http://127.0.0.1:9", "max.retries": 0})
-    with pytest.raises(SourceUnavailable, match="the schema registry is away"):
+    with pytest.raises(SourceUnavailable, match="the schema registry is unavailable"):
         shaped(own, [Message(b"\0\0\0\0\1abc", 1)])
 
 
@@ -187,7 +187,7 @@ FRAMED = b"\0\0\0\0\1\0abc"
 def test_a_registry_that_does_not_say_whether_it_has_the_schema_is_unavailable(answering, decoding, status, body):
     url = answering(status, body)
     schemas = {"schema_registry": {"url": url, "max.retries": 0}, "protobuf_type": descriptor_pb2.FileDescriptorProto}
-    with pytest.raises(SourceUnavailable, match="the schema registry is away"):
+    with pytest.raises(SourceUnavailable, match="the schema registry is unavailable"):
         shaped(spout(value=decoding, outputs=["name"], **schemas), [Message(FRAMED, 1)])
 
 
@@ -218,7 +218,7 @@ def test_a_decoder_that_is_unavailable_is_no_fault_of_the_message():
 @pytest.mark.parametrize(
     ("registry", "error", "said"),
     [
-        ({"url": "http://ann:x4!y@127.0.0.1:9", "max.retries": 0}, SourceUnavailable, "registry is away"),
+        ({"url": "http://ann:x4!y@127.0.0.1:9", "max.retries": 0}, SourceUnavailable, "registry is unavailable"),
         ({"url": "ht tp://ann:x4!y@127.0.0.1:9"}, ConfigError, r"Invalid url ht tp://\*\*\*@127"),
         ({"url": "http://127.0.0.1:9", "basic.auth.user.info": "ann:x4!y", "odd": 1}, ConfigError, "properties: odd"),
         ({"url": "http://127.0.0.1:9", "basic.auth.user.info": "x4!y"}, ConfigError, "must be in the form"),

@@ -10,13 +10,13 @@ from sparkbolt import Bolt, DeadLetter, RetryPolicy
 from sparkbolt.api.components import Spout
 from sparkbolt.api.config import Config
 from sparkbolt.api.dead_letters import Attempt
-from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_dead_letters import READ_SECS, letter_of, message_of, read_topic
 from sparkbolt.faces.cli import main
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 from sparkbolt.spouts.kafka import KafkaDeadLetters
+from sparkbolt.streams import TopologyBuilder
 from tests.kafka import SEEN, Keep, close, committed, run, run_to_end, spout, topology
 
 pytestmark = pytest.mark.slow

@@ -167,7 +167,7 @@ def test_an_unavailable_database_is_waited_for_and_costs_its_tuples_no_attempt(t
         now[0] += secs
 
     one = writer(url, ORDERS, clock=lambda: now[0], sleep=sleep, wait_secs=5.0)
-    with pytest.raises(Unavailable, match=r"is away: OperationalError: unable to open database file"):
+    with pytest.raises(Unavailable, match=r"is unavailable: OperationalError: unable to open database file"):
         one.write(0, numbered(1))
     assert 5 <= now[0] < 8
     before = now[0]

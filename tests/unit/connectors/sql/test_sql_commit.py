@@ -127,7 +127,7 @@ def test_a_row_that_is_refused_at_commit_is_named_and_nothing_is_written(url: st
 
 def test_a_commit_does_not_itself_wait_for_an_unavailable_database(tmp_path: Path) -> None:
     own = driver(SqlBolt(f"sqlite:///{tmp_path}/none/shop.db", "orders", create=True))
-    with pytest.raises(Unavailable, match="is away: OperationalError: unable to open"):
+    with pytest.raises(Unavailable, match="is unavailable: OperationalError: unable to open"):
         own.commit(0, numbered(1))
     (tmp_path / "none").mkdir()
     own.commit(0, numbered(1))

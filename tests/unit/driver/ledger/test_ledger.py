@@ -1,5 +1,6 @@
 """The ledger against a model that keeps whole trees: crashes, replays, compactions, expiry, retries."""
 
+import json
 import random
 from dataclasses import dataclass, replace
 
@@ -12,8 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from sparkbolt.api.metrics import ComponentMetrics
 from sparkbolt.api.reports import Fail
 from sparkbolt.api.retry import at_once
+from sparkbolt.base.codec import decode, encode
 from sparkbolt.base.ids import mix64, split_key, tree_key
 from sparkbolt.driver.ledger.ledger import Ledger, SpoutInfo
+from sparkbolt.driver.ledger.ledger_log import State
 from sparkbolt.driver.ledger.retry_schedule import Retry
 from sparkbolt.errors import CheckpointError, InvariantError
 from sparkbolt.wire.acker import judge, merge
@@ -335,6 +338,8 @@ def test_a_failed_record_is_retried_and_then_given_up_with_its_story():
     assert second.progress_moved == {"lines": {"books/a.txt": 121}}
     restored = restored_of(ledger.snapshot(), SPOUTS, task_owner=owner)
     assert restored.given_up == [tree]
+    stored = json.dumps(encode(ledger.state())).replace("given_up", "set_aside")
+    assert decode(State, json.loads(stored)).messages.given_up == [tree], "the words of earlier files are read"
 
 
 @pytest.mark.parametrize(

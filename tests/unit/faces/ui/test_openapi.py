@@ -53,6 +53,7 @@ ANSWERED = {
     "/topologies/{topology}/windows": "topologies/orders/windows",
     "/topologies/{topology}/lag": "topologies/orders/lag",
     "/topologies/{topology}/lag-secs": "topologies/orders/lag-secs",
+    "/topologies/{topology}/metrics": "topologies/orders/metrics",
     "/topologies/{topology}/log": "topologies/orders/log",
     "/topologies/{topology}/state": "topologies/orders/state",
     "/topologies/{topology}/state/{component}": "topologies/orders/state/revenue",

@@ -19,7 +19,7 @@ from sparkbolt.faces.ui.topology_pages import by_name
 from sparkbolt.faces.ui.urls import path_of
 from tests.unit.control import shop
 from tests.unit.control.fake import NOW_SECS, TOKEN, FakeOperator
-from tests.unit.control.shop import CLICKS, NASTY, NIGHTLY, NOW_MS, ORDERS, STOCK
+from tests.unit.control.shop import CLICKS, NASTY, NIGHTLY, NOW_MS, ORDERS, STOCK, metrics
 
 BY = "ui from testclient"
 BASE = f"/topologies/{ORDERS}"
@@ -213,6 +213,17 @@ def test_lag_of_files_is_shown_in_bytes_and_seconds_by_short_names() -> None:
     assert "KiB" in page.words[: page.words.index("a.log5.1")]  # the chart
     assert seen(operator, BASE).words.count("lag 5.1\xa0MiB") == 2
     assert page.wrong == []
+
+
+def test_the_page_of_a_component_shows_its_metrics() -> None:
+    operator = FakeOperator()
+    operator.documents[ORDERS]["metrics"] = metrics()
+    page = seen(operator, path_of(ORDERS, "components", "enrich"))
+    words = " ".join(page.words.split())
+    assert "requestscounterstatus=503126,000" in words.replace(" ", "")
+    assert "4values,mean64.62ms,p505.5ms,p99>100ms" in words.replace(" ", "")
+    assert page.wrong == []
+    assert "Metrics" not in seen(operator, path_of(ORDERS, "components", "validate")).words
 
 
 def test_a_topology_without_any_known_data_is_shown() -> None:

@@ -11,10 +11,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_metrics
 from starlette.testclient import TestClient
 
+from sparkbolt.api.metric_handles import MetricsRecorder, TaskMetrics
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.control.metric_documents import metric_documents
 from sparkbolt.faces.ui import operator_calls
 from sparkbolt.faces.ui.prometheus import BUCKETS_SECS, buckets
 from tests.unit.control.fake import FakeOperator
-from tests.unit.control.shop import HOSTILE, NOW_MS, root
+from tests.unit.control.shop import HOSTILE, NOW_MS, metrics, root
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -152,3 +155,35 @@ def test_a_hanging_topology_does_not_block_the_scrape_of_others(
     assert found["sparkbolt_topology_answers", frozenset({("topology", HOSTILE)})] == 0
     assert found["sparkbolt_topology_answers", frozenset({("topology", "orders")})] == 1
     operator.gate.set()
+
+
+def test_metrics_of_components_keep_their_names_and_labels(client: TestClient, operator: FakeOperator) -> None:
+    operator.documents[operator.known[0]["id"]]["metrics"] = metrics()
+    assert value(client, "sparkbolt_user_requests_total", component="enrich", status="200") == 165_000_000
+    assert value(client, "sparkbolt_user_cache_entries", component="enrich", task="0") == 5_120
+    assert value(client, "sparkbolt_user_timeouts_total", component="enrich") == 0
+    counts = {"0.001": 1, "0.01": 3, "0.1": 3, "+Inf": 4}
+    for bound, count in counts.items():
+        assert value(client, "sparkbolt_user_lookup_bucket", component="enrich", le=bound) == count
+    assert value(client, "sparkbolt_user_lookup_count", component="enrich") == 4
+    assert value(client, "sparkbolt_user_lookup_sum", component="enrich") == 0.2585
+    found = families(client)
+    assert found["sparkbolt_user_requests"].type == "counter"
+    assert found["sparkbolt_user_requests"].documentation == "Requests to the price service"
+    assert found["sparkbolt_user_lookup"].type == "histogram"
+
+
+def test_one_name_of_several_kinds_becomes_several_metrics(client: TestClient, operator: FakeOperator) -> None:
+    recorder = MetricsRecorder()
+    TaskMetrics(recorder, "orders", 0).counter("size").inc(2)
+    TaskMetrics(recorder, "enrich", 1).gauge("size").set(7)
+    counts = {component: ComponentMetrics(user=user) for component, user in recorder.take().items()}
+    document = operator.documents[operator.known[0]["id"]]
+    document["metrics"] = metric_documents(TopologyMetrics(counts))
+    assert value(client, "sparkbolt_user_size_total", component="orders") == 2
+    assert value(client, "sparkbolt_user_size_gauge", component="enrich", task="1") == 7
+    assert found_kinds(families(client)) == {"sparkbolt_user_size": "counter", "sparkbolt_user_size_gauge": "gauge"}
+
+
+def found_kinds(found: dict[str, Any]) -> dict[str, str]:
+    return {name: family.type for name, family in found.items() if name.startswith("sparkbolt_user_")}

@@ -64,7 +64,7 @@ def test_state_is_served_with_sizes_a_page_of_entries_or_one_key(client: TestCli
     for parameters, status, sentence in refusals:
         answer = client.get(f"{ORDERS}/state/revenue", params=parameters)
         assert (answer.status_code, sentence in answer.json()["detail"]) == (status, True), answer.text
-    assert "keeps no state" in client.get(f"{ORDERS}/state/split").json()["detail"]
+    assert "keeps no state" in client.get(f"{ORDERS}/state/enrich").json()["detail"]
 
 
 def test_state_that_cannot_be_read_is_refused_with_the_reason(client: TestClient, operator: FakeOperator) -> None:

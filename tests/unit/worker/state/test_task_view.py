@@ -180,11 +180,8 @@ def test_a_key_is_spelled_as_it_is_typed() -> None:
     keys = ["be", "7", 7, 1.5, True, None, "true", "", ("be", 7), ("2026-01-02", ("a",)), "[", "NaN"]
     assert [keys_named(spelled(key))[0] for key in keys] == keys
     assert [type(keys_named(spelled(key))[0]) for key in keys] == list(map(type, keys))
-    assert [keys_named(text) for text in ('{"a": 1}', '[{"a": 1}]', "[" * 100_000)] == [
-        ['{"a": 1}'],
-        ['[{"a": 1}]'],
-        ["[" * 100_000],
-    ]
+    for text in ('{"a": 1}', '[{"a": 1}]', "[" * 100_000, "[" * 900 + "]" * 900):
+        assert keys_named(text) == [text], "no key can be what this JSON means"
     moment = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     assert moment in keys_named(moment.isoformat())
     assert ("be", moment.date()) in keys_named('["be", "2026-01-02"]')

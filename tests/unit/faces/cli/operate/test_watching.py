@@ -15,7 +15,7 @@ from sparkbolt.faces.cli import lag, main
 from sparkbolt.faces.cli.operate import watching
 from sparkbolt.faces.cli.operate.statistics import stats_lines
 from tests.unit.control.fake import FakeOperator
-from tests.unit.control.shop import HOME, NOW_MS, ORDERS, document, entry
+from tests.unit.control.shop import HOME, NOW_MS, ORDERS, document, entry, metrics
 
 Printed = Callable[..., str]
 
@@ -169,6 +169,24 @@ def test_stats_show_the_lag_of_files_in_bytes_and_seconds(printed: Printed, fake
         "lag": 5_400_000,
         "secs": 95.2,
     }
+
+
+def test_stats_show_the_metrics_that_components_declare(printed: Printed, fake: FakeOperator) -> None:
+    document = fake.document("orders")
+    document["metrics"] = metrics()
+    fake.documents[document["entry"]["id"]] = document
+    shown = [line.split() for line in printed("stats", "orders", "enrich").splitlines()]
+    start = shown.index(["metric", "since", "the", "first", "start", "labels", "value"])
+    assert shown[start + 1 : start + 6] == [
+        ["cache_entries", "task=0", "5,120"],
+        ["lookup", *["4", "values,", "mean", "64.62", "ms,", "p50", "5.5", "ms,", "p99", ">", "100", "ms"]],
+        ["requests", "status=200", "165,000,000"],
+        ["requests", "status=503", "126,000"],
+        ["timeouts", "0"],
+    ]
+    assert "enrich requests" in printed("stats", "orders")
+    assert json.loads(printed("stats", "orders", "enrich", "--json"))["metrics"] == metrics()["enrich"]
+    assert json.loads(printed("stats", "orders", "--json"))["metrics"] == metrics()
 
 
 def test_lag_of_a_topology_whose_spouts_report_none_says_so(printed: Printed, fake: FakeOperator) -> None:
