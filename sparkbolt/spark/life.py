@@ -29,6 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sparkbolt.api.progress import Progress, Sight
 from sparkbolt.api.reports import QueryFailure
+from sparkbolt.control.peeks import Peeks
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.durable_effects import perform_on_files
 from sparkbolt.driver.effects import (
@@ -51,7 +52,6 @@ from sparkbolt.driver.ledger.agreement import LoggedOffset, logged_offset
 from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.machine import begin, perform_all
-from sparkbolt.driver.peeks import Peeks
 from sparkbolt.layout.lane import Lane
 from sparkbolt.spark import jvm, repetition
 from sparkbolt.spark.activity_pages import Pages

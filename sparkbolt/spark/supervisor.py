@@ -20,11 +20,11 @@ from sparkbolt.api.keyed_state import refusal
 from sparkbolt.api.progress import Progress, Sight
 from sparkbolt.api.reports import QueryFailure
 from sparkbolt.api.topology import Topology
+from sparkbolt.control.peeks import Peeks
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.ledger.agreement import InletSources
 from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.driver.lifecycle import Lifecycle
-from sparkbolt.driver.peeks import Peeks
 from sparkbolt.driver.restart_policy import Restarts
 from sparkbolt.driver.transition import Continuation, transition
 from sparkbolt.errors import EngineError, SpoutOpenError

@@ -21,11 +21,12 @@ class KeyCount(BasicBolt):
 
     keyed = True
     ignores_ticks = True
-    transient = ("key", "outputs")
+    transient = ("key", "field", "outputs")
 
     def __init__(self, key: Sequence[str], into: str) -> None:
         """Count by the fields of ``key``, and emit the count in a field named ``into``."""
         self.key = tuple(key)
+        self.field = key[0] if len(key) == 1 else None
         self.outputs = [*key, into]
 
     def init_state(self, state: KeyValueState) -> None:
@@ -34,16 +35,15 @@ class KeyCount(BasicBolt):
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         """Count one more."""
-        key = self.key
-        if len(key) == 1:
-            value = tup[key[0]]
-            count = self.counts.get(value, 0) + 1
-            collector.emit([value, count])
+        if self.field is None:
+            key = key_of(tup, self.key)
+            count = self.counts.get(key, 0) + 1
+            collector.emit([*key, count])
         else:
-            value = key_of(tup, key)
-            count = self.counts.get(value, 0) + 1
-            collector.emit([*value, count])
-        self.counts.put(value, count)
+            key = tup[self.field]
+            count = self.counts.get(key, 0) + 1
+            collector.emit([key, count])
+        self.counts.put(key, count)
 
 
 class KeyReduce(BasicBolt):

@@ -205,7 +205,8 @@ class Stream(OperatorInput):
         """
         if len(self.handles) > 1:
             raise ConfigError(f"{self} comes from several components: take stream({name!r}) of each of them")
-        return stream_of(self._builder, StreamHandle(self.handles[0].component, name))
+        base = self._base if name == DEFAULT_STREAM else f"{self._base}-{name}"
+        return stream_of(self._builder, StreamHandle(self.handles[0].component, name), base)
 
     # With state.
 

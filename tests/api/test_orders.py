@@ -24,10 +24,10 @@ class Total(BasicBolt):
 
     def prepare(self, context: Any) -> None:
         self.totals: dict[str, float] = {}
-        self.large = context.metrics.counter("large_orders", "Orders of 1,000 and more")
+        self.large = context.metrics.counter("large_orders")
 
     def execute(self, tup: Any, collector: Any) -> None:
-        if tup.amount >= 1000:
+        if tup.amount > 1000:
             self.large.inc()
         self.totals[tup.customer] = self.totals.get(tup.customer, 0.0) + tup.amount
         collector.emit({"customer": tup.customer, "total": self.totals[tup.customer]})

@@ -20,6 +20,7 @@ from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.statefulness import keeps_state, storing_methods
 from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
+from sparkbolt.base.locations import local_directory
 from sparkbolt.control.intent import CONTROL_FILE, Intent
 from sparkbolt.control.start_shape import shape_of_start
 from sparkbolt.driver.ledger.agreement import InletSources
@@ -156,6 +157,7 @@ def start_with(topology: Topology, directory: str, cores: int) -> StartExamined:
     from sparkbolt.spark.succession import undecided
     from sparkbolt.spark.versions import check_not_older, installed
 
+    directory = local_directory(directory) or directory  # claims on output directories have absolute paths
     where = f"checkpoint {directory}"
     try:
         files = open_files(directory)

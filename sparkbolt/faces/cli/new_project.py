@@ -6,6 +6,7 @@ import keyword
 import os
 import re
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from string import Template
 
@@ -125,7 +126,7 @@ sparkbolt run $module.py --checkpoint state       # runs it on local Spark, and 
 ```
 
 The next run goes on after the last order: append orders to `orders.jsonl`, and run it again. An order that cannot be
-processed, such as one with the amount `"n/a"`, is retried, and then becomes a dead letter:
+processed, such as one with the amount `"n/a"`, is retried for about four minutes, and then becomes a dead letter:
 
 ```sh
 sparkbolt dlq list state
@@ -192,12 +193,13 @@ def _module_of(name: str) -> str:
     Raises:
         WrongUseError: the topology cannot have this name, or its module would hide another one.
     """
-    if not re.fullmatch(r"[A-Za-z][\w .-]*", name, re.ASCII):
+    if not re.fullmatch(r"[A-Za-z][\w -]*", name, re.ASCII):
         raise WrongUseError(
             f"{name!r} cannot be the name of a project: expected a letter, and then letters, digits, '-' or '_'; "
             "name it with --name"
         )
     module = re.sub(r"\W+", "_", name).lower().strip("_")
-    if keyword.iskeyword(module) or module in {*sys.stdlib_module_names, "pyspark", "pytest", "sparkbolt", "tests"}:
+    taken = {*sys.stdlib_module_names, *packages_distributions(), "sparkbolt", "tests"}
+    if keyword.iskeyword(module) or module in taken:
         raise WrongUseError(f"Python has a module or a word {module!r} already: name the project with --name")
     return module

@@ -327,17 +327,18 @@ def _run_to_the_end(
     began: float,
 ) -> RunOutcome:
     """Run a topology, and each topology that follows it because the code has changed."""
-    outcome, after = _start_and_watch(topology, display, requests, limits, changed, options, began)
+    outcome, end = _start_and_watch(topology, display, requests, limits, changed, options, began)
+    after = end.followed_by
     earlier = Counter(outcome.given_up)
     committed = outcome.committed or 0
     while after is not None and changed is not None:
-        topology = after
+        topology, limits = after, replace(limits, stop_after_secs=end.left_secs)
         display.reloaded(topology)
         requests.may_interrupt = True
         # The session and the checkpoint are there, and what the first start decided is done.
         again = {name: value for name, value in options.items() if name not in ("master", "settings", "apply")}
         try:
-            outcome, after = _start_and_watch(topology, display, requests, limits, changed, again, began)
+            outcome, end = _start_and_watch(topology, display, requests, limits, changed, again, began)
         except SparkboltError as error:
             log.error("the changed code cannot be started, so the topology waits for the next change: %s", error)
             after = None
@@ -347,6 +348,7 @@ def _run_to_the_end(
             if after is None:
                 raise
             continue
+        after = end.followed_by
         earlier.update(outcome.given_up)
         committed += outcome.committed or 0
     return replace(outcome, given_up=dict(earlier), committed=committed)
@@ -360,8 +362,8 @@ def _start_and_watch(
     changed: ChangedCode | None,
     options: dict[str, Any],
     began: float,
-) -> tuple[RunOutcome, Topology | None]:
-    """Run a topology until it ends, or until its code has changed; returns its outcome, and what follows it."""
+) -> tuple[RunOutcome, _End]:
+    """Run a topology until it ends, or until its code has changed."""
     from sparkbolt.spark import jvm  # imported here, since the import of pyspark is slow
 
     jvm.show_prints(display.printed)
@@ -403,7 +405,7 @@ def _start_and_watch(
             letters_directory=running.dead_letters_directory,
         )
         exit_code = EXIT_FINISHED if end.followed_by is not None else outcome.exit_code
-        return outcome, end.followed_by
+        return outcome, end
     finally:
         running.close()
         running.exits(exit_code)
@@ -421,6 +423,8 @@ class _End:
     killed: str | None = None
     followed_by: Topology | None = None
     """The topology of changed code, which begins again from the checkpoint."""
+    left_secs: float | None = None
+    """How much of the time of ``--for`` is left for it."""
 
 
 def _runs(progress: Progress) -> object:
@@ -448,7 +452,8 @@ def _watch(
                 return _End(finished=True)
             after = changed(running.topology) if changed is not None else None
             if after is not None:
-                return _End(followed_by=after)
+                left_secs = None if until is None else max(0.001, until - time.monotonic())
+                return _End(followed_by=after, left_secs=left_secs)
             display.look(running)
             time_over = until is not None and time.monotonic() >= until
         trouble = running.trouble if time_over else None  # read before the spouts are deactivated, which may hide it

@@ -24,7 +24,7 @@ from sparkbolt.errors import SparkboltError, WrongUseError
 from sparkbolt.faces.cli.check import start_with
 from sparkbolt.faces.cli.resolver import topology_of
 
-LOOK_SECS = 0.3
+LOOK_SECS = 0.1
 """How often the files are looked at."""
 Stamps = dict[str, tuple[int, int]]
 """By path: when the file was written, in nanoseconds since the epoch, and its size."""

@@ -45,7 +45,7 @@ Handle: Any = Partial
 
 
 def test_wait_leaves_the_event_loop_free_until_the_topology_has_finished() -> None:
-    async def program() -> bool:
+    async def program() -> Any:
         running = Handle()
         waiting = asyncio.create_task(running.wait())
         await asyncio.to_thread(running.began.wait, PATIENCE_SECS)

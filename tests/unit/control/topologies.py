@@ -14,10 +14,10 @@ from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.base.codec import salvage
 from sparkbolt.control.documents import Gist, TopologyEntry, TopologyState
 from sparkbolt.control.operable import Places, TopologyView
+from sparkbolt.control.peeks import Peeks
 from sparkbolt.control.processes import this_process
 from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.driver.overrides import Overrides
-from sparkbolt.driver.peeks import Peeks
 from sparkbolt.driver.transition import recorded, transition
 from sparkbolt.errors import StateError, WrongUseError
 from sparkbolt.layout.lane import Lane, lay_out

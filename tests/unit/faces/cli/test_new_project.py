@@ -57,7 +57,15 @@ def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("queue", "already"), ("class", "already"), ("tests", "already"), ("9 lives", "cannot be")]
+    ("name", "said"),
+    [
+        ("queue", "already"),
+        ("numpy", "already"),
+        ("my.app", "cannot be"),
+        ("class", "already"),
+        ("tests", "already"),
+        ("9 lives", "cannot be"),
+    ],
 )
 def test_a_name_that_python_cannot_import_is_refused(
     name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -338,7 +338,7 @@ def reloaded(
     monkeypatch.setattr(Topology, "start", start)
     display = PlainLines(io.StringIO())
     options = {"checkpoint": "here", "master": "local[2]", "apply": True}
-    return perform(first, display, None, lambda running: build(), **options), starts
+    return perform(first, display, Limits(600.0), lambda running: build(), **options), starts
 
 
 def test_a_run_begins_again_with_changed_code_and_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +346,8 @@ def test_a_run_begins_again_with_changed_code_and_counts_on(monkeypatch: pytest.
     assert (outcome.kind, outcome.committed, outcome.given_up) == ("finished", 2, {"lines": 4})
     (before, options), (after, again) = starts
     assert before is not after
-    assert options == {"checkpoint": "here", "master": "local[2]", "apply": True}
+    assert options == {"open_secs": 600.0, "checkpoint": "here", "master": "local[2]", "apply": True}
+    assert 0 < again.pop("open_secs") < 600.0, "the time of the run goes on"
     assert again == {"checkpoint": "here"}, "the session is there, and the first start was decided"
 
 

@@ -15,6 +15,7 @@ import pytest
 from sparkbolt import Topology
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.reloading import LOOK_SECS, Reloader
+from sparkbolt.spark.output_ownership import OutputOwnership
 from sparkbolt.testing import TopologyTestDriver
 from tests.contract.engines import write_checkpoint
 
@@ -22,6 +23,7 @@ HELPER, MODULE = "reloaded_helper", "reloaded_code"
 CODE = f"""
 from collections import Counter
 from sparkbolt import BasicBolt, Spout, TopologyBuilder
+from sparkbolt.bolts import JsonLinesBolt
 from {HELPER} import said
 
 class Words(Spout):
@@ -39,6 +41,7 @@ class Count(BasicBolt):
 builder = TopologyBuilder("reloaded")
 builder.set_spout("words", Words())
 builder.set_bolt("count", Count(), parallelism=2).fields_grouping("words", ["word"])
+builder.set_bolt("out", JsonLinesBolt("out")).shuffle_grouping("count")
 topology = builder.build()
 """
 SAID = "def said(word):\n    return word.upper()\n"
@@ -51,13 +54,16 @@ class Project:
         self.folder, self._times = folder, count(1)
         self.write(HELPER, SAID)
         self.write(MODULE, CODE)
-        self.reloader = Reloader(f"{MODULE}.py", str(folder / "state"), clock=lambda: LOOK_SECS * next(self._times))
+        self.reloader = Reloader(f"{MODULE}.py", "state", clock=lambda: 2 * LOOK_SECS * next(self._times))
         self.running = self.reloader.load()
         with TopologyTestDriver(self.running) as driver:
             driver.feed("words", ["be"], message_id=1)
             driver.run_until_idle()
             (folder / "state").mkdir()
             write_checkpoint(driver._engine, folder / "state")
+        (folder / "state" / "identity").write_text("1" * 32)
+        place = str(folder / "state")
+        OutputOwnership(self.running, "1" * 32, place, is_lasting=True, is_new=True).claim()
 
     def write(self, name: str, text: str) -> None:
         """Write a module, each time with another time and perhaps the same size."""

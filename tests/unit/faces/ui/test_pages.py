@@ -265,13 +265,8 @@ def test_a_components_page_leads_to_its_newest_tuples() -> None:
     assert page.index("enrich[2]") < page.index("s-1&#39;}"), "the newest tuple is first"
     assert NASTY not in page
     assert 'data-part="peek"' in page, "the page asks for those that follow"
-    assert operator.live_asked[-1][1] == {
-        "component": "enrich",
-        "stream": "rejected",
-        "match": "s-1",
-        "after": 0,
-        "last": 30,
-    }
+    asked = {"component": "enrich", "stream": "rejected", "match": "s-1", "after": 0, "last": 30}
+    assert operator.live_asked[-1] == ("peek", asked)
     operator.live_error = WrongUseError("it has no such stream")
     assert "it has no such stream" in client.get(f"{BASE}/peek/enrich", params={"stream": "x"}).text
 
