@@ -13,7 +13,6 @@ from typing import Any
 from sparkbolt.api.metric_handles import MetricsRecorder
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.user_metrics import UserMetric, add_user_metrics, forget_gauges
-from sparkbolt.wire.verdicts import Feedback
 
 
 class DriverMetrics:
@@ -34,15 +33,15 @@ class DriverMetrics:
         self._staged: dict[str, dict[str, UserMetric]] = {}
         """By component: what was staged with micro-batch ``_number``."""
 
-    def stage(self, micro_batch_id: int, feedback: Feedback) -> None:
-        """Add what was recorded to the feedback of the micro-batch that is staged."""
+    def stage(self, micro_batch_id: int, counts: dict[str, ComponentMetrics]) -> None:
+        """Add what was recorded to the counts of the micro-batch that is staged."""
         self._take()
         if micro_batch_id != self._number:
             self._number, self._staged = micro_batch_id, {}
         _add(self._staged, self._waiting)
         self._waiting = {}
         for component, metrics in self._staged.items():
-            add_user_metrics(feedback.metrics.setdefault(component, ComponentMetrics()).user, metrics)
+            add_user_metrics(counts.setdefault(component, ComponentMetrics()).user, metrics)
 
     def show(self, metrics: TopologyMetrics, last_promoted: int) -> TopologyMetrics:
         """Add what is not promoted to a copy of the counts, and return the copy."""

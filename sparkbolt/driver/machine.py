@@ -303,7 +303,7 @@ class DriverMachine:
         yield Fence(self.coordinator.life)
         if self._transaction is not None:
             self._transaction.settle(feedback)
-        self.metrics.stage(micro_batch_id, feedback)
+        self.metrics.stage(micro_batch_id, feedback.metrics)
         entry = self.coordinator.stage(micro_batch_id, feedback)
         yield WriteLetters(micro_batch_id, feedback.letters)
         yield from self._commits.stage(micro_batch_id, feedback.kept)

@@ -21,6 +21,7 @@ from sparkbolt import (
     WindowedBolt,
 )
 from sparkbolt.api.metric_handles import TaskMetrics
+from sparkbolt.api.metrics import ComponentMetrics
 from sparkbolt.api.user_metrics import SERIES_MAX
 from sparkbolt.driver.driver_metrics import DriverMetrics
 from sparkbolt.driver.ledger.ledger_files import compact
@@ -28,7 +29,6 @@ from sparkbolt.errors import UnknownNameError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout, TextSpout
 from sparkbolt.testing import TopologyTestDriver
-from sparkbolt.wire.verdicts import Feedback
 
 NUMBERS = 20
 RUNS: Counter[int] = Counter()
@@ -245,9 +245,9 @@ def test_what_a_spout_records_in_the_driver_goes_with_a_micro_batch_once() -> No
     counter = TaskMetrics(metrics.recorder, "queue", 0).counter("polls")
 
     def staged(number: int) -> float:
-        feedback = Feedback()
-        metrics.stage(number, feedback)
-        return feedback.metrics["queue"].user["polls"].series.get((), [0])[0] if feedback.metrics else 0
+        counts: dict[str, ComponentMetrics] = {}
+        metrics.stage(number, counts)
+        return counts["queue"].user["polls"].series[()][0]
 
     counter.inc(3)
     assert staged(0) == 3
