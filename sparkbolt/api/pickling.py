@@ -118,7 +118,7 @@ class _Pickler(pickle.Pickler):
             if sure is None:
                 sure = _SURE[cls] = _is_sure(cls)
             self.pickling.doubtful = self.pickling.doubtful or not sure
-        elif isinstance(obj, Tuple):
+        if sure and isinstance(obj, Tuple):
             self.pickling.tuples.append(obj)
         token = self.pickling.tokens.get(id(obj))
         if token is not None:

@@ -86,7 +86,9 @@ class Lives:
         self.begun: list[Any] = []
         self.changed = threading.Condition()
 
-    def __call__(self, lane: Any, spark: Any, checkpoint: Checkpoint, calls: Any, lifecycle: Any, tell: Any) -> Any:
+    def __call__(
+        self, lane: Any, spark: Any, checkpoint: Checkpoint, calls: Any, lifecycle: Any, tell: Any, peeks: Any
+    ) -> Any:
         number = checkpoint.begin_life()
         error = self.fails(number)
         if error is not None:
