@@ -24,6 +24,8 @@ from docs.links import anchors_of
 PAGES = Path(__file__).parent / "api"
 DOORS = {
     "sparkbolt": "What a topology is made of.",
+    "sparkbolt.listeners": "The values that a running topology gives to those who watch it.",
+    "sparkbolt.types": "Names for annotations: collectors, handles and contexts.",
     "sparkbolt.spouts": "Where tuples come from.",
     "sparkbolt.spouts.kafka": "Kafka beyond its spout: dead letters, and tests without a broker.",
     "sparkbolt.bolts": "Where tuples go.",

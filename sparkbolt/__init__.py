@@ -32,5 +32,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All names, whether they are loaded or not."""
-    return sorted({*globals(), *import_module("sparkbolt.names").__all__})
+    """The public names, whether they are loaded or not."""
+    return [*import_module("sparkbolt.names").__all__, "__version__"]

@@ -486,14 +486,6 @@ class BasicBolt(BoltBase):
         """
 
 
-class StatefulBolt(Bolt):
-    """A bolt with a ``KeyValueState`` (Storm's ``IStatefulBolt``); any other bolt may define ``init_state`` too."""
-
-    @abstractmethod
-    def init_state(self, state: KeyValueState) -> None:
-        """Called after ``prepare``, before the first tuple; store ``state`` in an attribute."""
-
-
 class AsyncBolt(BoltBase):
     """A bolt whose ``execute`` is a coroutine.
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sparkbolt import BasicBolt, BasicCollector, TopologyBuilder, TopologyContext, Tuple, bolt
+from sparkbolt import BasicBolt, TopologyBuilder, TopologyContext, Tuple, bolt
 from sparkbolt.spouts import JsonLinesSpout
 from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.types import BasicCollector
 
 
 class Order(NamedTuple):

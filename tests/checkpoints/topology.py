@@ -19,7 +19,6 @@ from sparkbolt import (
     Reject,
     RetryPolicy,
     Sliding,
-    StatefulBolt,
     Topology,
     TopologyBuilder,
     Tuple,
@@ -101,7 +100,7 @@ class Counts(BasicBolt):
         collector.emit([self.count])
 
 
-class Remembers(StatefulBolt):
+class Remembers(Bolt):
     """Counts by key in a ``KeyValueState``."""
 
     outputs = ["key", "count"]

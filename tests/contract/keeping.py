@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkbolt import (
-    BasicBolt,
-    Bolt,
-    StatefulBolt,
-    TopologyBuilder,
-)
+from sparkbolt import BasicBolt, Bolt, TopologyBuilder
 from tests.contract.parts import Messages
 from tests.contract.tracking import Collected, same
 
@@ -51,7 +46,7 @@ class Counting(BasicBolt):
         collector.emit([self.count, self.since_start])
 
 
-class Remembering(StatefulBolt):
+class Remembering(Bolt):
     """Counts by key in a ``KeyValueState``."""
 
     outputs = ["key", "count"]

@@ -6,16 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sparkbolt import (
-    BadRecord,
-    BasicBolt,
-    DeadLetter,
-    Range,
-    RawMessage,
-    RetryPolicy,
-    Spout,
-    TopologyBuilder,
-)
+from sparkbolt import BadRecord, BasicBolt, DeadLetter, Range, RetryPolicy, Spout, TopologyBuilder
+from sparkbolt.types import RawMessage
 from tests.contract.parts import Messages, note, notes, phase
 
 NUMBERS = 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sparkbolt import BasicBolt, Spout, StatefulBolt, TopologyBuilder
+from sparkbolt import BasicBolt, Bolt, Spout, TopologyBuilder
 from tests.contract.parts import Messages, note, phase
 from tests.unit.poison import EXCEPTIONS, UNSENDABLE, TwoArgumentsError, nested, raised
 
@@ -42,7 +42,7 @@ TROUBLE: dict[int, tuple[str, Callable[[Any, Any, Any], Any]]] = {
 """By message: as what it fails, and what is done; what that gives is emitted."""
 
 
-class Troubled(StatefulBolt):
+class Troubled(Bolt):
     outputs = ["n", "thing"]
     transient = ["state"]
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sparkbolt import BadRecord, BasicBolt, Range, RetryPolicy, SourceUnavailable, Spout, TopologyBuilder
+from sparkbolt import BadRecord, BasicBolt, Range, RetryPolicy, Spout, TopologyBuilder
 from sparkbolt.api.reports import SourceView
+from sparkbolt.errors import SourceUnavailable
 from tests.contract.parts import Messages, note, notes, phase
 
 LOGGED = 40

@@ -9,18 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkbolt import (
-    AsyncBolt,
-    BasicBolt,
-    Bolt,
-    ColumnBolt,
-    Direct,
-    FailedException,
-    Grouping,
-    ReportedFailedException,
-    TopologyBuilder,
-    bolt,
-)
+from sparkbolt import AsyncBolt, BasicBolt, Bolt, ColumnBolt, Direct, FailedException, Grouping, TopologyBuilder, bolt
+from sparkbolt.errors import ReportedFailedException
 from tests.contract.parts import ACTIONS, Messages, Queue, Sink, note
 
 GROUPINGS = ["shuffle", "fields", "partial_key", "all", "global", "none", "direct", "local_or_shuffle", "custom"]

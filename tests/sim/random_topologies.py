@@ -24,7 +24,6 @@ from sparkbolt import (
     ColumnBolt,
     Config,
     Direct,
-    EmitError,
     FailedException,
     Grouping,
     PartitionedSpout,
@@ -32,11 +31,11 @@ from sparkbolt import (
     Reject,
     RetryPolicy,
     Spout,
-    StatefulBolt,
     Topology,
     TopologyBuilder,
     Unavailable,
 )
+from sparkbolt.errors import EmitError
 from sparkbolt.sim.world import START_MS
 
 GROUPINGS = ("shuffle", "fields", "partial_key", "all", "global", "none", "local_or_shuffle", "twice", "direct")
@@ -85,7 +84,7 @@ class Counting(Salted, BasicBolt):
             collector.emit([(child + self.counts[tup["n"] % 50]) % VALUES])
 
 
-class Keyed(Salted, StatefulBolt):
+class Keyed(Salted, Bolt):
     outputs = ["n"]
 
     def init_state(self, state: Any) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import CheckpointError, TopologyBuilder
+from sparkbolt import TopologyBuilder
 from sparkbolt.api.running import RunningTopology
 from sparkbolt.api.topology import Topology
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.driver.ledger.origin import origin_of, successor_of
-from sparkbolt.errors import WrongUseError
+from sparkbolt.errors import CheckpointError, WrongUseError
 from sparkbolt.faces.cli import checkpoints
 from sparkbolt.files.local import LocalFiles
 from sparkbolt.spark.checkpoint import identity_in

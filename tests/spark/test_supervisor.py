@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, Spout, TopologyBuilder
+from sparkbolt import BasicBolt, Config, Spout, TopologyBuilder
 from sparkbolt.api.topology import Topology
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.driver.machine import DriverMachine
+from sparkbolt.errors import CheckpointError, EngineError
 from sparkbolt.files.local import LocalFiles
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.running_on_spark import RunningOnSpark

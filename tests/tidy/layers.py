@@ -32,7 +32,7 @@ def _layer(rooms: str, libraries: str | None) -> Layer:
 
 
 # From the ground up: a room imports itself and some of the rooms before it in this table. "door" is
-# sparkbolt/__init__.py with names.py. The driver and the worker never import each other: both import
+# sparkbolt/__init__.py with names.py, listeners.py and types.py. The driver and the worker never import each other: both import
 # wire, the values that cross processes; wire imports api, what users write; api imports base, arithmetic.
 BELOW = "errors base"
 API = f"{BELOW} api"
@@ -99,7 +99,7 @@ IMPURE_NAME = re.compile(
     r"|random\.(?!Generator|SeedSequence|default_rng)\w|default_rng\(\)"
 )
 
-DOORS = {"__main__": "faces.cli", "names": "door"}
+DOORS = {"__main__": "faces.cli", "names": "door", "listeners": "door", "types": "door"}
 """Modules of the package itself that belong to a room."""
 
 _MODULE = re.compile(rf"sparkbolt\.({'|'.join(LAYERS)})(\.\w+)*")

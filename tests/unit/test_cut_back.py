@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, CheckpointError, Config, Range, Spout, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Config, Range, Spout, Topology, TopologyBuilder
 from sparkbolt.driver.ledger import ledger_files
 from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.ledger_settings import ledger_settings
+from sparkbolt.errors import CheckpointError
 from sparkbolt.files.local import LocalFiles
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine

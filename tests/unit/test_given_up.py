@@ -16,9 +16,7 @@ from sparkbolt import (
     DeadLetter,
     PartitionedSpout,
     Range,
-    RawMessage,
     RetryPolicy,
-    SourceUnavailable,
     Spout,
     TopologyBuilder,
 )
@@ -26,8 +24,10 @@ from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.ledger_settings import ledger_settings
 from sparkbolt.driver.ledger.retry_schedule import Retry
 from sparkbolt.driver.plan_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
+from sparkbolt.errors import SourceUnavailable
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.types import RawMessage
 from sparkbolt.worker.dead_letter_reader import READS_MAX, REFUSALS_MAX
 from tests.ledgers import restored
 from tests.unit.lives import next_life, next_plan

@@ -38,7 +38,7 @@ def one_line() -> Iterator[list[str]]:
 class Split(sparkbolt.BasicBolt):
     outputs = ["word"]
 
-    def execute(self, tup: sparkbolt.Tuple, collector: sparkbolt.BasicCollector) -> None:
+    def execute(self, tup: sparkbolt.Tuple, collector: sparkbolt.types.BasicCollector) -> None:
         for word in tup["line"].split():
             collector.emit([word])
 

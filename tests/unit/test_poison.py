@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import Config, StatefulBolt, TopologyBuilder
+from sparkbolt import Bolt, Config, TopologyBuilder
 from sparkbolt.testing import TopologyTestDriver
 from tests.unit.poison import (
     EXCEPTIONS,
@@ -47,7 +47,7 @@ def test_an_attribute_that_cannot_be_kept_fails_the_tuple_that_set_it(kind: Any,
     assert "'thing'" in failure.reason
 
 
-class Holding(StatefulBolt):
+class Holding(Bolt):
     """Holds the first tuple in ways of its own, until it gets the third."""
 
     outputs = ["n", "thing"]
@@ -91,7 +91,7 @@ def in_one(bolt: Any, tup: Any) -> None:
     bolt.state.put("held", tup)
 
 
-def moved(bolt: StatefulBolt) -> tuple[list[tuple[int, str]], list[int]]:
+def moved(bolt: Bolt) -> tuple[list[tuple[int, str]], list[int]]:
     """Show the bolt three messages, each in a micro-batch of its own; what failed why, and what was acked."""
     builder = TopologyBuilder("moving", Config(max_attempts=1))
     builder.set_spout("source", Source())

@@ -30,7 +30,6 @@ from sparkbolt import (
     ColumnBolt,
     Config,
     Direct,
-    EmitError,
     FailedException,
     Grouping,
     PartitionedSpout,
@@ -39,6 +38,7 @@ from sparkbolt import (
     TopologyBuilder,
 )
 from sparkbolt.base.ids import tree_key
+from sparkbolt.errors import EmitError
 from sparkbolt.sim.checkers.lives import LivesFollowTheTable
 from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.engine import LocalEngine

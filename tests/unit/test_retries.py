@@ -20,13 +20,13 @@ from sparkbolt import (
     PartitionedSpout,
     Range,
     RetryPolicy,
-    SourceUnavailable,
     Spout,
     Topology,
     TopologyBuilder,
 )
 from sparkbolt.api.reports import SourceView
 from sparkbolt.driver.ledger.ledger import FailedTree
+from sparkbolt.errors import SourceUnavailable
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
 from tests.unit.lives import next_life, next_plan

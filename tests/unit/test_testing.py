@@ -10,17 +10,9 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import (
-    BasicBolt,
-    Bolt,
-    Config,
-    Direct,
-    InvalidTopology,
-    Spout,
-    Topology,
-    TopologyBuilder,
-)
+from sparkbolt import BasicBolt, Bolt, Config, Direct, Spout, Topology, TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, RabbitMQBolt
+from sparkbolt.errors import InvalidTopology
 from sparkbolt.spouts import TextSpout
 from sparkbolt.testing import ReportedError, TopologyTestDriver, simulate
 from tests.topologies import Count

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, InvalidTopology, TopologyBuilder
+from sparkbolt import BasicBolt, TopologyBuilder
+from sparkbolt.errors import InvalidTopology
 from tests.topologies import Numbers
 
 

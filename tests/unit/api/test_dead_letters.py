@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt import BasicBolt, Config, Direct, InvalidTopology, Spout, TopologyBuilder
+from sparkbolt import BasicBolt, Config, Direct, Spout, TopologyBuilder
 from sparkbolt.api.dead_letters import (
     Attempt,
     DeadLetter,
@@ -28,6 +28,7 @@ from sparkbolt.api.dead_letters import (
     row_of_letter,
 )
 from sparkbolt.connectors.files.dead_letter_files import FileDeadLetters, read_letters
+from sparkbolt.errors import InvalidTopology
 from sparkbolt.files.local import append_lines
 from sparkbolt.spouts import TextSpout
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import InvalidTopology, Spout, TopologyBuilder, bolt
+from sparkbolt import Spout, TopologyBuilder, bolt
 from sparkbolt.api.bolt_declarer import ComponentHandle, StreamHandle
+from sparkbolt.errors import InvalidTopology
 
 
 class Lines(Spout):

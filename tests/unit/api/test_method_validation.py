@@ -13,13 +13,13 @@ from sparkbolt import (
     Bolt,
     ColumnBolt,
     Count,
-    InvalidTopology,
     PartitionedSpout,
     Spout,
     TopologyBuilder,
     WindowedBolt,
     bolt,
 )
+from sparkbolt.errors import InvalidTopology
 from sparkbolt.spouts import QueueSpout
 
 

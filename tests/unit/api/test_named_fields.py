@@ -7,9 +7,10 @@ from typing import Any, ClassVar, NamedTuple, TypedDict
 
 import pytest
 
-from sparkbolt import BasicBolt, Direct, InvalidTopology, Spout, TopologyBuilder, Tumbling, WindowedBolt, bolt
+from sparkbolt import BasicBolt, Direct, Spout, TopologyBuilder, Tumbling, WindowedBolt, bolt
 from sparkbolt.api.components import BoltBase
 from sparkbolt.api.tuples import StreamDef, parse_outputs
+from sparkbolt.errors import InvalidTopology
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout, JsonLinesSpout
 from sparkbolt.testing import TopologyTestDriver

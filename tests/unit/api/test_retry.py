@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt import ConfigError, RetryPolicy
+from sparkbolt import RetryPolicy
 from sparkbolt.api.retry import at_once
 from sparkbolt.base.codec import decode, encode
+from sparkbolt.errors import ConfigError
 
 MS = timedelta(milliseconds=1)
 

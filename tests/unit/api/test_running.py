@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import EngineError, RunningTopology
+from sparkbolt import RunningTopology
 from sparkbolt.api import running as running_module
+from sparkbolt.errors import EngineError
 from tests.patience import PATIENCE_SECS
 
 

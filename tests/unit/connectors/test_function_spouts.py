@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import cloudpickle
 import pytest
 
-from sparkbolt import BasicBolt, Config, InvalidTopology, TopologyBuilder, TopologyContext, bolt, spout
-from sparkbolt.errors import EmitError
+from sparkbolt import BasicBolt, Config, TopologyBuilder, TopologyContext, bolt, spout
+from sparkbolt.errors import EmitError, InvalidTopology
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver, simulate
 

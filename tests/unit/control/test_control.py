@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import ConfigError
 from sparkbolt.control import control
 from sparkbolt.control.client import NoAnswerError, NotAllowedError, WrongRequestError, ask
 from sparkbolt.control.control import ControlServer
+from sparkbolt.errors import ConfigError
 from tests.unit.control.test_home import wait_for
 
 

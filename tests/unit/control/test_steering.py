@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import ConfigError
 from sparkbolt.control.books import events_in
 from sparkbolt.control.documents import ALL_TIME, TopologyState, refused
 from sparkbolt.control.intent import TRACES_MAX, Intent, Scale
 from sparkbolt.control.steering import Steering
 from sparkbolt.driver.overrides import TraceWish
+from sparkbolt.errors import ConfigError
 from tests.unit.control.test_home import wait_for
 from tests.unit.control.topologies import FakeRunning, entry_of, words
 

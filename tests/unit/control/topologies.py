@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from sparkbolt import BasicBolt, Config, EngineError, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Config, Topology, TopologyBuilder
 from sparkbolt.api.keyed_state import refusal
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.base.codec import salvage
@@ -19,7 +19,7 @@ from sparkbolt.control.processes import this_process
 from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.driver.overrides import Overrides
 from sparkbolt.driver.transition import recorded, transition
-from sparkbolt.errors import StateError, WrongUseError
+from sparkbolt.errors import EngineError, StateError, WrongUseError
 from sparkbolt.layout.lane import Lane, lay_out
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.wire.peek import Peek, PeekedTuple

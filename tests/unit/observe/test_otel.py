@@ -18,9 +18,11 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from sparkbolt import BasicBolt, Config, ConfigError, MicroBatchReport, Promotion, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Config, Topology, TopologyBuilder
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.user_metrics import MetricKind, UserMetric
+from sparkbolt.errors import ConfigError
+from sparkbolt.listeners import MicroBatchReport, Promotion
 from sparkbolt.observe import otel
 from sparkbolt.observe.otel_metrics import MetricSender
 from sparkbolt.sim.engine import LocalEngine

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Config, Progress, TopologyBuilder
+from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.topology import Topology
 from sparkbolt.driver.ledger.generations import Generation, Generations
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.layout.lane import lay_out
+from sparkbolt.listeners import Progress
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.api.components import BasicBolt, StatefulBolt
+from sparkbolt.api.components import BasicBolt, Bolt
 from sparkbolt.api.config import Config
 from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.errors import EngineError
@@ -85,7 +85,7 @@ class CountOrDie(BasicBolt):
         collector.emit([digit, self.counts[digit]])
 
 
-class Keys(StatefulBolt):
+class Keys(Bolt):
     """Durable counts, in a key-value state."""
 
     outputs = ["digit", "count"]

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import CheckpointError, InvalidTopology
 from sparkbolt.api.reports import QueryFailure
-from sparkbolt.errors import StateError
+from sparkbolt.errors import CheckpointError, InvalidTopology, StateError
 
 pytest.importorskip("pyspark")
 

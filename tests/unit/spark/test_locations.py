@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import CheckpointError, EngineError
 from sparkbolt.base.locations import local_directory, scheme_of
-from sparkbolt.errors import WrongUseError
+from sparkbolt.errors import CheckpointError, EngineError, WrongUseError
 from sparkbolt.faces.cli.stories import open_ledger
 from sparkbolt.spark.location_checks import answer_within, check_directory, check_hdfs, check_master
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import EngineError
 from sparkbolt.control.documents import TopologyState
+from sparkbolt.errors import EngineError
 from tests.unit.spark.lives import Lives, idle_running, topology
 from tests.unit.spark.lives import start as start
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import EngineError
 from sparkbolt.api.outage import Outage, Phase
+from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")

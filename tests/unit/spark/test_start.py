@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from pyspark import java_gateway
 
-from sparkbolt import BasicBolt, CheckpointError, EngineError, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Topology, TopologyBuilder
+from sparkbolt.errors import CheckpointError, EngineError
 from sparkbolt.spark import session as session_module
 from sparkbolt.spark import starting as starting_module
 from sparkbolt.spark.starting import start

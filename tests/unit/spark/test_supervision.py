@@ -10,8 +10,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from sparkbolt import CheckpointError, EngineError
-from sparkbolt.errors import SparkboltError, StateError
+from sparkbolt.errors import CheckpointError, EngineError, SparkboltError, StateError
 
 pytest.importorskip("pyspark")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import MicroBatchReport
 from sparkbolt.api.reports import Promotion
+from sparkbolt.listeners import MicroBatchReport
 from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import Config, EngineError, PartitionedSpout, Range, SourceUnavailable, TopologyBuilder
+from sparkbolt import Config, PartitionedSpout, Range, TopologyBuilder
 from sparkbolt.api.reports import SourceView
 from sparkbolt.api.topology import Topology
+from sparkbolt.errors import EngineError, SourceUnavailable
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.wire.acker import gather

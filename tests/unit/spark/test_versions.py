@@ -8,7 +8,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from sparkbolt import CheckpointError, EngineError
+from sparkbolt.errors import CheckpointError, EngineError
 from sparkbolt.files.local import LocalFiles
 from sparkbolt.launch import load
 from sparkbolt.spark.session import check_usable, given_session

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import Count, InvalidTopology, WindowedBolt
-from sparkbolt.errors import ConfigError, SparkboltError
+from sparkbolt import Count, WindowedBolt
+from sparkbolt.errors import ConfigError, InvalidTopology, SparkboltError
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     Action,

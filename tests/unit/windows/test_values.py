@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import sparkbolt
 from sparkbolt import (
     Count,
-    InvalidTopology,
     Session,
     Sliding,
     TopologyBuilder,
@@ -26,7 +25,7 @@ from sparkbolt import (
     minutes,
     seconds,
 )
-from sparkbolt.errors import ConfigError
+from sparkbolt.errors import ConfigError, InvalidTopology
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver

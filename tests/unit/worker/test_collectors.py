@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import AsyncBolt, BasicBolt, Bolt, Config, EmitError, TopologyBuilder
+from sparkbolt import AsyncBolt, BasicBolt, Bolt, Config, TopologyBuilder
+from sparkbolt.errors import EmitError
 from sparkbolt.testing import TopologyTestDriver
 from tests.unit.worker.emitting import BAD, BOLTS, STREAMS, ByHand, Numbers, run
 

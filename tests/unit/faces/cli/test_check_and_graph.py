@@ -13,11 +13,11 @@ from hypothesis import given
 
 from sparkbolt import (
     BasicBolt,
+    Bolt,
     Committer,
     Config,
     RetryPolicy,
     Spout,
-    StatefulBolt,
     Topology,
     TopologyBuilder,
     WindowedBolt,
@@ -85,7 +85,7 @@ class Remembering(Sums):
         self.last = len(window)
 
 
-class Keys(StatefulBolt):
+class Keys(Bolt):
     outputs = ["line"]
 
     def init_state(self, state: Any) -> None:

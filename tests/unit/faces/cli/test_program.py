@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import EngineError, Topology, TopologyBuilder
+from sparkbolt import Topology, TopologyBuilder
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.progress import CallSight, Doing, Progress
 from sparkbolt.control.log_reading import last_lines
+from sparkbolt.errors import EngineError
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.display import PlainLines
 from sparkbolt.faces.cli.dlq.summary import given_up_lines

@@ -13,10 +13,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from sparkbolt import ComponentMetrics, ComponentState, RunningTopology, Topology, TopologyBuilder, TopologyMetrics
+from sparkbolt import RunningTopology, Topology, TopologyBuilder
 from sparkbolt.api.user_metrics import MetricKind, UserMetric
 from sparkbolt.faces.drawing.html import METRICS_SHOWN, running_html, topology_html
 from sparkbolt.faces.drawing.svg import svg_drawing
+from sparkbolt.listeners import ComponentMetrics, TopologyMetrics
+from sparkbolt.types import ComponentState
 from tests.topologies import Split
 from tests.unit.faces.cli.words import Lines, Sink
 

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparkbolt import BasicBolt, BasicCollector, KeyValueState, TopologyBuilder, Tuple
+from sparkbolt import BasicBolt, KeyValueState, TopologyBuilder, Tuple
 from sparkbolt.api.pickling import Pickling
 from sparkbolt.api.topology import Topology
 from sparkbolt.api.tuples import Origin
 from sparkbolt.errors import StateError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
+from sparkbolt.types import BasicCollector
 from sparkbolt.windows.content import Content, decode, encode
 from sparkbolt.worker.state.large_dicts import ENTRIES_MIN
 from sparkbolt.worker.state.snapshots import DurableAttributes
