@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         BasicCollector,
         BoltCollector,
         ColumnCollector,
-        KeyValueState,
         SpoutCollector,
     )
     from sparkbolt.api.reports import SourceView

@@ -55,6 +55,8 @@ def shape_of_start(
     generations: Sequence[Generation],
     last_commit: int,
     inlets: InletSources = NO_INLETS,
+    *,
+    is_planned: bool = False,
 ) -> StartShape:
     """Decide how a topology starts.
 
@@ -65,12 +67,13 @@ def shape_of_start(
         generations: those of the checkpoint, oldest first.
         last_commit: the last micro-batch that is committed; -1 if there is none.
         inlets: as in ``transition``.
+        is_planned: as in ``transition``.
     """
 
     def with_(one: Intent) -> Continuation:
         wanted, partitions = one.rebalanced(topology), one.spark_partitions
         known = wanted, cores, generations, last_commit, refusal
-        return transition(*known, spark_partitions=partitions, inlets=inlets)
+        return transition(*known, spark_partitions=partitions, inlets=inlets, is_planned=is_planned)
 
     before, given_up = intent.before, None
     if before is not None and before.starts >= STARTS_MAX:

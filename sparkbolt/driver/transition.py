@@ -155,6 +155,7 @@ def transition(
     *,
     spark_partitions: int | None = None,
     inlets: InletSources = NO_INLETS,
+    is_planned: bool = False,
 ) -> Continuation:
     """Decide how a topology starts with a checkpoint.
 
@@ -166,6 +167,7 @@ def transition(
         divisible: whether the state of a bolt may be divided.
         spark_partitions: the wanted number of partitions; None: any will do.
         inlets: what Spark's log says about the sources of inlets.
+        is_planned: whether Spark's log has a micro-batch after the last one that is committed.
     """
     known, number = list(generations), len(generations) and generations[-1].number + 1
     tried: dict[str, str] = {}
@@ -174,7 +176,9 @@ def transition(
         if lane is not None:
             return Continuation(lane, Generations([*known[:-1], recorded(known[-1], lane)]))
         if last_commit >= known[-1].base:
-            return _changed(topology, cores, known, number, last_commit, divisible, spark_partitions, inlets, tried)
+            return _changed(
+                topology, cores, known, number, last_commit, divisible, spark_partitions, inlets, tried, is_planned
+            )
         # Nothing was committed in it, so the topology goes on from the one before; it is known who was called how.
         names = {now: was for was, now in known.pop().renamed.items()}
         tried = {**names, **{now: names.get(was, was) for now, was in tried.items()}}
@@ -221,8 +225,13 @@ def _changed(
     partitions: int | None,
     inlets: InletSources,
     tried: Mapping[str, str],
+    is_planned: bool,
 ) -> Continuation:
-    """``tried``: by id in generations that have committed nothing, the id in the one before them."""
+    """``tried``: by id in generations that have committed nothing, the id in the one before them.
+
+    If a plan is dropped (``generations.keep``), the generation needs a folder of its own: a driver that was taken for
+    dead may still commit that plan, and its commit must not count for another plan of the same number.
+    """
     before = known[-1]
     renamed = _renamed(topology, before.fingerprint["components"], tried)
     numbering = Numbering.of(topology.components, before.numbering.renamed(renamed))
@@ -230,7 +239,9 @@ def _changed(
     stays = lay_out(topology, cores, before.placement)
     steps = list(_steps(topology, before, renamed, stays, divisible))
     base = last_commit + 1
-    if partitions is None and _same_places(before, stays, renamed):
+    here = recorded(Generation(number, base, before.folder, before.first, renamed=renamed), stays)
+    drops_plan = is_planned and (number > before.number + 1 or here.lacks_some_of(before)) and not stays.inlets
+    if partitions is None and not drops_plan and _same_places(before, stays, renamed):
         lane, folder, first = stays, before.folder, before.first
     else:
         wanted = {"spark_partitions": partitions} if partitions else None

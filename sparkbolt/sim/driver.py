@@ -83,6 +83,11 @@ class Durable:
         """The last micro-batch that is committed; -1 if there is none."""
         return SparkLog(SparkFiles(self), self.generations).last_commit
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether a micro-batch is planned that is not committed."""
+        return SparkLog(SparkFiles(self), self.generations).is_planned
+
     def keep(self, generations: Generations) -> bool:
         """Store the generations, as a start on Spark does; return whether they have changed."""
         if generations == self.generations:

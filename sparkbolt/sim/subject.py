@@ -77,13 +77,16 @@ class Subject:
         """Return the environment of a world's workers; ``sink`` takes the dead letters of all spouts."""
         return dataclasses.replace(self.environment, stamps=stamps, observer=observer, letter_sink=lambda _: sink)
 
-    def begun(self, shape: int, known: Generations, last_commit: int) -> tuple[Subject, Generations]:
+    def begun(
+        self, shape: int, known: Generations, last_commit: int, *, is_planned: bool = False
+    ) -> tuple[Subject, Generations]:
         """Begin as one of the shapes.
 
         Args:
             shape: Its place among ``shapes``.
             known: The generations of the checkpoint; none if it is new.
             last_commit: The last micro-batch that is committed.
+            is_planned: Whether one after it is planned.
 
         Returns:
             The topology as it goes on, and the generations with the one that begins.
@@ -91,7 +94,7 @@ class Subject:
         Raises:
             CheckpointError: It cannot go on as that shape.
         """
-        started = transition(self.shapes[shape], CORES, known, last_commit, refusal)
+        started = transition(self.shapes[shape], CORES, known, last_commit, refusal, is_planned=is_planned)
         started.check("of the simulation", apply=True)
         if started.generations == known:
             return self, known

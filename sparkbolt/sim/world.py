@@ -171,7 +171,9 @@ class World:
         """Begin a generation, if the topology starts in another shape, or if the newest one has committed nothing."""
         durable, facts = self.durable, self.checkers.facts
         known = durable.generations if facts.subjects else Generations()
-        self.subject, generations = self.subject.begun(self._shape, known, durable.last_commit)
+        self.subject, generations = self.subject.begun(
+            self._shape, known, durable.last_commit, is_planned=durable.is_planned
+        )
         if durable.keep(generations):
             self.observer.lane = self.subject.lane
             self.checkers.shaped(self.subject, generations)

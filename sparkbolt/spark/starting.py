@@ -177,6 +177,7 @@ def _shape_of(held: Checkpoint, topology: Topology, session: SparkSession, *, ap
     """
     intent = Intent.loads(held.files.read(CONTROL_FILE), f"checkpoint {held.directory}")
     inlets = InletSources.read(held.files, held.generations)
-    shape = shape_of_start(topology, intent, cores_of(session), held.generations, held.last_commit(), inlets)
+    known = topology, intent, cores_of(session), held.generations, held.last_commit()
+    shape = shape_of_start(*known, inlets, is_planned=held.log.is_planned)
     shape.started.check(held.directory, apply=apply or shape.is_decided)
     return intent, shape

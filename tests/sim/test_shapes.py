@@ -82,6 +82,11 @@ def test_a_dead_driver_commits_after_the_change_has_begun(place: int) -> None:
         assert not run.violations, (number, run.violations)
 
 
+def test_a_plan_that_a_dead_driver_still_commits_counts_for_no_other_plan_of_its_number() -> None:
+    run = run_seed(changing(4), 46, history_of("7:staged:changes-shape:21399"), state=True)
+    assert not run.violations, run.violations
+
+
 # Planted bugs.
 
 

@@ -32,8 +32,8 @@ def _layer(rooms: str, libraries: str | None) -> Layer:
 
 
 # From the ground up: a room imports itself and some of the rooms before it in this table. "door" is
-# sparkbolt/__init__.py with names.py, listeners.py and types.py. The driver and the worker never import each other: both import
-# wire, the values that cross processes; wire imports api, what users write; api imports base, arithmetic.
+# sparkbolt/__init__.py with names.py, listeners.py and types.py. The driver and the worker never import each other:
+# both import wire, the values that cross processes; wire imports api, what users write; api imports base, arithmetic.
 BELOW = "errors base"
 API = f"{BELOW} api"
 WIRE = f"{API} layout observe wire"

@@ -153,7 +153,8 @@ def keep(files: Files, before: Generations, after: Generations, remove_folder: C
     """Let a checkpoint have these generations, instead of those that it has.
 
     A plan that nothing has committed is dropped with its generation, and if the new generation lacks a component or a
-    task that the plan may name. A driver that dies on the way leaves the generations of before or these.
+    task that the plan may name; in another folder than the new generation's it may stay, where it means nothing. A
+    driver that dies on the way leaves the generations of before or these.
 
     Args:
         files: those of the checkpoint.
@@ -164,7 +165,7 @@ def keep(files: Files, before: Generations, after: Generations, remove_folder: C
     log = SparkLog(files, before)
     last = log.last_commit
     dropped = [one for one in before if one.number not in (kept.number for kept in after)]
-    is_outdated = dropped or (before and after[-1].lacks_some_of(before[-1]))
+    is_outdated = log.folder == after[-1].folder and (dropped or (before and after[-1].lacks_some_of(before[-1])))
     for number in log.numbers("offsets") if is_outdated else ():
         if number > last:
             files.remove(log.name("offsets", number))
@@ -231,6 +232,18 @@ class SparkLog:
     def last_commit(self) -> int:
         """The last micro-batch that is committed; -1 if there is none."""
         return max(self.numbers("commits"), default=-1)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether a folder has the plan of a micro-batch that is not committed."""
+        last = self.last_commit
+        folders = {one.folder: one.first for one in self._generations or (Generation(),)}
+        return any(
+            first + int(name) > last
+            for folder, first in folders.items()
+            for name in self._files.names(f"{folder}/offsets")
+            if name.isdigit()
+        )
 
     def stores(self, micro_batch_id: int) -> list[tuple[str, str]]:
         """(folder, version with its id) of the state of each of Spark's state stores after a micro-batch.

@@ -165,9 +165,10 @@ def start_with(topology: Topology, directory: str, cores: int) -> StartExamined:
         check_not_succeeded(files, where)
         origin = origin_of(files, where)
         generations = Generations.read(files, where)
-        last, intent = SparkLog(files, generations).last_commit, Intent.loads(files.read(CONTROL_FILE), where)
+        log, intent = SparkLog(files, generations), Intent.loads(files.read(CONTROL_FILE), where)
         inlets = InletSources.read(files, generations)
-        shape = shape_of_start(topology, intent, cores, generations, last, inlets)
+        known = topology, intent, cores, generations, log.last_commit
+        shape = shape_of_start(*known, inlets, is_planned=log.is_planned)
         is_new = shape.started.is_new
         owned = OutputOwnership(topology, identity_in(files) or "", directory, is_lasting=True, is_new=is_new)
         copy = None if origin is None or origin.role is not None else undecided(topology, files, origin, where)
