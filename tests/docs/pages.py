@@ -10,6 +10,7 @@ A fence's first words say what becomes of its block:
                       other lines are what they print, by the same rule; ``spark`` as above. ``sparkbolt run`` runs in
                       this process, with the session of all tests, unless it has ``--detach``
     sh                is not run: what installs something, and what runs for ever
+    java              is not run: programs of Storm
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ RUN_HERE = re.compile(r"sparkbolt (run (?:(?!--detach).)*?)(?: \d?>.*| \|\|.*)?\
 PROGRAM = re.compile(r"--detach|\bsubprocess\b")
 """How a block starts a program that has a JVM of its own."""
 COMMAND_SECS_MAX = 600
-LANGUAGES = frozenset({"python", "text", "console", "sh", "mermaid", "json"})
+LANGUAGES = frozenset({"python", "text", "console", "sh", "mermaid", "json", "java"})
 
 
 @dataclass(frozen=True)
