@@ -348,7 +348,7 @@ def test_a_commit_waits_for_a_row_with_an_error_code_that_may_mean_an_outage_and
     refuse(postgresql, schema, "55P03", "NEW.id = 2")
     own, values = writer(postgresql, schema, "orders", task=WHOLE), [row.values for row in numbered(1, 2, 3)]
     for _ in range(2):
-        with pytest.raises(Unavailable, match="is away"):
+        with pytest.raises(Unavailable, match="is unavailable"):
             own.commit(1, values)
     with pytest.raises(
         Unavailable, match=r"refused {'id': 2, 'name': 'n2'}: LockNotAvailable: no.*nothing of txid 1 is"

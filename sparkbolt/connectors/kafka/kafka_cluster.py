@@ -179,16 +179,11 @@ class Cluster:
             BrokersAwayError: The commit may have failed or not.
         """
         told = [self._kafka.TopicPartition(*place, offset, metadata) for place, (offset, metadata) in offsets.items()]
-        # A consumer's own commit has no deadline: it waits for a broker that does not answer, however long.
-        group = self._kafka.ConsumerGroupTopicPartitions(self._group, told)
-        asked = self._admin.alter_consumer_group_offsets([group], request_timeout=self._secs)[self._group]
         try:
-            answers = asked.result(self._secs + 1).topic_partitions
+            answers = self._consumer.commit(offsets=told, asynchronous=False)
             broken = next((answer.error for answer in answers if answer.error is not None), None)
             if broken is not None:
                 raise self._kafka.KafkaException(broken)
-        except TimeoutError as error:
-            raise self._away(error) from None
         except self._kafka.KafkaException as error:
             if error.args[0].code() in (
                 self._kafka.KafkaError.UNKNOWN_MEMBER_ID,

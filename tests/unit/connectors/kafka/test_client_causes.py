@@ -166,10 +166,8 @@ def test_the_answer_of_a_broker_is_its_own_cause():
 
 
 def test_a_group_with_a_live_member_is_named_with_the_member():
-    def refused(_: list[Any], request_timeout: float) -> dict[str, Future[Any]]:
-        answer: Future[Any] = Future()
-        answer.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID)))
-        return {"g": answer}
+    def commit(**_: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
 
     def described(groups: list[str], request_timeout: float) -> dict[str, Future[Any]]:
         answer: Future[Any] = Future()
@@ -177,10 +175,8 @@ def test_a_group_with_a_live_member_is_named_with_the_member():
         return {groups[0]: answer}
 
     own = cluster("127.0.0.1:9", {})
-    own._consumer = SimpleNamespace(poll=lambda _: None)
-    own._admin = SimpleNamespace(
-        alter_consumer_group_offsets=refused, describe_consumer_groups=described, poll=lambda _: None
-    )
+    own._consumer = SimpleNamespace(commit=commit, poll=lambda _: None)
+    own._admin = SimpleNamespace(describe_consumer_groups=described, poll=lambda _: None)
     with pytest.raises(
         BrokersAwayError,
         match=r"group 'g' has a live member, 'console-consumer' at /10\.0\.0\.7, .*: stop it, or use another group=",
