@@ -6,9 +6,7 @@ again, also in a later life of the same driver, it still goes with it, once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Mapping
 
 from sparkbolt.api.metric_handles import MetricsRecorder
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
@@ -18,14 +16,9 @@ from sparkbolt.api.user_metrics import UserMetric, add_user_metrics, forget_gaug
 class DriverMetrics:
     """The user metrics that one driver has recorded and that are not promoted; not thread safe but for its recorder."""
 
-    def __init__(
-        self,
-        clock: Callable[[], float] = lambda: 0.0,
-        wall_ms: Callable[[], float] = lambda: 0.0,
-        lock: AbstractContextManager[Any] | None = None,
-    ) -> None:
-        """Begin without any; arguments as for ``MetricsRecorder``."""
-        self.recorder = MetricsRecorder(clock, wall_ms, lock)
+    def __init__(self, recorder: MetricsRecorder | None = None) -> None:
+        """Begin with what ``recorder`` records; None: one whose clock stands still."""
+        self.recorder = MetricsRecorder() if recorder is None else recorder
         """For the contexts of user code in the driver."""
         self._waiting: dict[str, dict[str, UserMetric]] = {}
         """By component: what was taken from the recorder and is not staged."""

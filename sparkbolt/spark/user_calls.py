@@ -22,6 +22,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from sparkbolt.api.metric_handles import MetricsRecorder
 from sparkbolt.api.progress import CallSight, Doing
 from sparkbolt.base.exceptions import end_if_forked, printed
 from sparkbolt.driver.driver_metrics import DriverMetrics
@@ -49,7 +50,7 @@ class Calls:
         """Set when everything that runs for the topology begins to end."""
         self.ended_s = math.inf
         """When the topology was stopped, or when its start is given up; in seconds of the monotonic clock."""
-        self.metrics = DriverMetrics(time.monotonic, lambda: time.time() * 1000, threading.Lock())
+        self.metrics = DriverMetrics(MetricsRecorder(time.monotonic, lambda: time.time() * 1000, threading.Lock()))
         """What user code records in the driver."""
         self._serials = count(1)
         self._now: dict[int, tuple[str, float, int, bool]] = {}
